@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Finding the components of a checkpoint on disk (checkpoints.md 3.1, 8). */
+#pragma once
+
+#include "model/error.h"
+
+G_BEGIN_DECLS
+
+typedef enum {
+  H3_COMPONENT_TEXT_ENCODER,
+  H3_COMPONENT_TOKENIZER,
+  H3_COMPONENT_TRANSFORMER,
+  H3_COMPONENT_VIDEO_VAE,
+  H3_COMPONENT_AUDIO_VAE,
+  H3_N_COMPONENTS
+} H3Component;
+
+/* "text_encoder", "tokenizer", "transformer", "video_vae", "audio_vae" */
+const gchar *h3_component_name (H3Component component);
+
+/* Which of the two transformers; the other components are the same in both. */
+typedef enum {
+  H3_PARTITION_FL2VA, /* t2va and fl2va */
+  H3_PARTITION_REF2VA,
+} H3Partition;
+
+/* How a component's tensors are named and ordered. */
+typedef enum {
+  H3_NAMING_OFFICIAL,  /* sharded or single, qkv grouped per head, gate first */
+  H3_NAMING_DIFFUSERS, /* q, k, v apart, gate second */
+} H3Naming;
+
+typedef struct _H3Checkpoint H3Checkpoint;
+
+/**
+ * h3_checkpoint_open:
+ * @path: the release's root (FL2VA/ and Ref2VA/ in it), one partition's folder,
+ *   a diffusers folder, or one component's folder or file
+ *
+ * Looks only at names, model_index.json and config.json; reads no tensor. A
+ * path that is not there is H3_ERROR_NOT_FOUND, one that holds nothing of H3
+ * H3_ERROR_WRONG_TYPE (the message says what was looked for). Free with
+ * h3_checkpoint_free().
+ */
+H3Checkpoint *h3_checkpoint_open (const gchar *path, H3Partition partition,
+    GError **error);
+void h3_checkpoint_free (H3Checkpoint *checkpoint);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Checkpoint, h3_checkpoint_free)
+
+/* The component's folder (or file), or NULL with H3_ERROR_NOT_FOUND naming the
+ * component and the folder searched. Owned by @checkpoint. */
+const gchar *h3_checkpoint_path (const H3Checkpoint *checkpoint,
+    H3Component component, GError **error);
+H3Naming h3_checkpoint_naming (const H3Checkpoint *checkpoint);
+/* model_index.json's sigma_shift_scales; 12 and 3 where it says nothing. */
+void h3_checkpoint_shifts (const H3Checkpoint *checkpoint, gdouble *video,
+    gdouble *audio);
+/* The component's identity for sharing: canonical path, sizes and mtimes of
+ * its files, so that a changed file is another model. Free with g_free(). */
+gchar *h3_checkpoint_identity (const H3Checkpoint *checkpoint,
+    H3Component component, GError **error);
+
+G_END_DECLS

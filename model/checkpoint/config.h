@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* A config.json: values by path, checked, with errors that name file and key. */
+#pragma once
+
+#include "model/error.h"
+
+G_BEGIN_DECLS
+
+typedef struct _H3Config H3Config;
+
+H3Config *h3_config_open (const gchar *path, GError **error);
+void h3_config_free (H3Config *config);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Config, h3_config_free)
+const gchar *h3_config_path (const H3Config *config);
+
+/* @key may be a path: "text_config.rope_scaling.mrope_section". */
+gboolean h3_config_has (const H3Config *config, const gchar *key);
+
+/* Each sets @value and returns TRUE; where the key is absent @value keeps what
+ * it had (the default). A value of another type or outside [min, max] is
+ * H3_ERROR_WRONG_TYPE naming file, key, found and needed. */
+gboolean h3_config_get_int (const H3Config *config, const gchar *key,
+    gint64 min, gint64 max, gint *value, GError **error);
+gboolean h3_config_get_double (const H3Config *config, const gchar *key,
+    gdouble *value, GError **error);
+gboolean h3_config_get_bool (const H3Config *config, const gchar *key,
+    gboolean *value, GError **error);
+/* Free with g_free(). */
+gboolean h3_config_get_string (const H3Config *config, const gchar *key,
+    gchar **value, GError **error);
+/* @n: in, the room in @values; out, how many there are. More than the room is
+ * an error. */
+gboolean h3_config_get_ints (const H3Config *config, const gchar *key,
+    gint64 min, gint64 max, gint *values, guint *n, GError **error);
+gboolean h3_config_get_floats (const H3Config *config, const gchar *key,
+    gfloat *values, guint *n, GError **error);
+
+G_END_DECLS

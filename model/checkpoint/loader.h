@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* From stored tensors to a device's weights: names, shapes, row orders.
+ *
+ * A component describes what it reads by calling h3_loader_weight() and
+ * friends. It does so twice, through the same function: first in a dry run,
+ * which checks every name, shape and type, counts the bytes and allocates
+ * nothing; then for real. Errors are collected, so that one message says how
+ * many tensors are missing or wrong and names the first few. */
+#pragma once
+
+#include "model/checkpoint/tensor-set.h"
+#include "model/ops.h"
+
+G_BEGIN_DECLS
+
+typedef struct _H3Loader H3Loader;
+
+/* How the stored rows become [q; k; v] or [gate; value] (checkpoints.md 3.5). */
+typedef enum {
+  H3_ROWS_AS_STORED,
+  H3_ROWS_GROUPED_QKV, /* stored per head: head j's q, k, v rows, then j + 1's */
+  H3_ROWS_SWAP_HALVES, /* stored [value; gate] */
+} H3RowOrder;
+
+/* bytes done of bytes in all; from the loading thread. */
+typedef void (*H3LoadProgress) (guint64 done, guint64 total,
+    gpointer user_data);
+
+/* @what: for messages, "MiniMax H3 transformer". @set must outlive the loader. */
+H3Loader *h3_loader_new (H3TensorSet *set, const gchar *what);
+void h3_loader_free (H3Loader *loader);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Loader, h3_loader_free)
+
+/* Starts the real run: uploads to @device, stops when @stop asks. Without this
+ * call the loader is in its dry run. */
+gboolean h3_loader_begin (H3Loader *loader, H3Device *device,
+    const H3Stop *stop, H3LoadProgress progress, gpointer user_data,
+    GError **error);
+
+gboolean h3_loader_is_dry_run (const H3Loader *loader);
+/* Device bytes of everything asked for so far: after a dry run, the plan. */
+guint64 h3_loader_bytes (const H3Loader *loader);
+
+/**
+ * h3_loader_weight:
+ * @name: of the tensor, or, with @n_names > 1, several whose rows follow each
+ *   other in the result (q, k, v; gate, up)
+ * @order: applied to the concatenation
+ * @heads, @head_dim: for H3_ROWS_GROUPED_QKV
+ *
+ * A matrix [rows, cols] for linear and embedding, in the encoding and type it
+ * is stored in. Stored shapes of higher rank are taken when the product of the
+ * trailing dimensions is @cols. NULL in the dry run and when something is wrong
+ * (which is remembered).
+ */
+H3Weight *h3_loader_weight (H3Loader *loader, const gchar *const *names,
+    guint n_names, gint64 rows, gint64 cols, H3RowOrder order, guint heads,
+    guint head_dim);
+/* The common case: one tensor, rows as stored. */
+H3Weight *h3_loader_matrix (H3Loader *loader, const gchar *name, gint64 rows,
+    gint64 cols);
+/* A vector (norm weight, bias, scale) widened to float32; the same orders. */
+H3Tensor *h3_loader_vector (H3Loader *loader, const gchar *const *names,
+    guint n_names, gint64 n, H3RowOrder order, guint heads, guint head_dim);
+H3Tensor *h3_loader_vector1 (H3Loader *loader, const gchar *name, gint64 n);
+/* On the host as float32, for weights that are computed (weight norm). NULL in
+ * the dry run and when something is wrong. Free with g_free(). */
+gfloat *h3_loader_read (H3Loader *loader, const gchar *name, guint rank,
+    const gint64 *shape);
+/* Uploads a computed weight; counts its bytes in the dry run (@host NULL). */
+H3Weight *h3_loader_computed (H3Loader *loader, const gfloat *host,
+    guint rank, const gint64 *shape);
+H3Tensor *h3_loader_computed_vector (H3Loader *loader, const gfloat *host,
+    gint64 n);
+gboolean h3_loader_has (const H3Loader *loader, const gchar *name);
+/* A stored shape to derive geometry from; FALSE, remembered, when absent. */
+gboolean h3_loader_shape (H3Loader *loader, const gchar *name,
+    guint64 shape[H3_STORED_MAX_RANK], guint *rank);
+/* Names that are known and not wanted here: not "unexpected". Glob pattern. */
+void h3_loader_ignore (H3Loader *loader, const gchar *pattern);
+/* To be called in both runs by code that finds something wrong itself. */
+void h3_loader_problem (H3Loader *loader, const gchar *format, ...)
+    G_GNUC_PRINTF (2, 3);
+
+/* Ends a run. FALSE when anything was missing, mis-shaped, of an unsupported
+ * type, or not finite; unexpected tensors are an error too (dry run). */
+gboolean h3_loader_finish (H3Loader *loader, GError **error);
+
+G_END_DECLS

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The tensors of one component: one file, or shards through their index. */
+#pragma once
+
+#include "model/checkpoint/safetensors.h"
+
+G_BEGIN_DECLS
+
+typedef struct _H3TensorSet H3TensorSet;
+
+/**
+ * h3_tensor_set_open:
+ * @path: a .safetensors file, or a folder with an index and its shards, or with
+ *   exactly one .safetensors file (checkpoints.md 3.3)
+ *
+ * Shards are opened when a tensor in them is first asked for, so shards nobody
+ * reads are never opened; that they exist is checked here, all at once.
+ */
+H3TensorSet *h3_tensor_set_open (const gchar *path, GError **error);
+void h3_tensor_set_free (H3TensorSet *set);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3TensorSet, h3_tensor_set_free)
+
+/* Whether the index (or the file) lists @name; opens nothing. */
+gboolean h3_tensor_set_has (const H3TensorSet *set, const gchar *name);
+/* NULL with an error when the set does not list it, or its shard does not hold
+ * it ("tensor X is listed in shard Y but Y does not contain it"). */
+const H3StoredTensor *h3_tensor_set_get (H3TensorSet *set, const gchar *name,
+    GError **error);
+/* All names, sorted. Owned by @set. */
+const GPtrArray *h3_tensor_set_names (const H3TensorSet *set);
+const gchar *h3_tensor_set_path (const H3TensorSet *set);
+
+G_END_DECLS

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The packed audio and video transformer (denoiser.md 2, 3). */
+#pragma once
+
+#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/loader.h"
+#include "model/denoise/packing.h"
+#include "model/tap.h"
+
+G_BEGIN_DECLS
+
+typedef struct {
+  gint hidden, layers, refiner_layers, heads, head_dim, ffn;
+  gint video_channels, audio_channels, text_dim;
+  gint freq_dim, time_hidden, time_dim, rope_freqs;
+  gdouble rope_theta, norm_eps, qk_norm_eps, final_norm_eps;
+} H3TransformerConfig;
+
+typedef struct _H3Transformer H3Transformer;
+
+gboolean h3_transformer_plan (const H3Checkpoint *checkpoint,
+    H3TransformerConfig *config, guint64 *weight_bytes, GError **error);
+/* Immutable and shared between sessions; reference counted. */
+H3Transformer *h3_transformer_load (const H3Checkpoint *checkpoint,
+    H3Device *device, const H3Stop *stop, H3LoadProgress progress,
+    gpointer user_data, GError **error);
+H3Transformer *h3_transformer_ref (H3Transformer *transformer);
+void h3_transformer_unref (H3Transformer *transformer);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Transformer, h3_transformer_unref)
+const H3TransformerConfig *h3_transformer_config (
+    const H3Transformer *transformer);
+
+/**
+ * H3TransformerSession: one request's packed sequence: everything that does not
+ * change between steps (refined text, rotary table, AdaLN tables of the whole
+ * schedule, per-step row indices) and the workspace, allocated once.
+ */
+typedef struct _H3TransformerSession H3TransformerSession;
+
+/* Bytes a session of @rows packed rows and @n_timesteps distinct timesteps
+ * needs beside the weights. */
+guint64 h3_transformer_workspace (const H3TransformerConfig *config,
+    const H3Device *device, gint rows, gint n_timesteps);
+
+/**
+ * h3_transformer_session_new:
+ * @prompt_embeds: [N, text_dim], any float type
+ * @t_v, @t_a: [steps] timesteps of the schedule
+ * @video_conditions: [Vc, 4 * video_channels] float32, already noised, in packed
+ *   order, or NULL; @audio_conditions likewise [Ac, audio_channels]
+ */
+H3TransformerSession *h3_transformer_session_new (H3Transformer *transformer,
+    H3Stream *stream, const H3Packing *packing, const H3Tensor *prompt_embeds,
+    const gfloat *t_v, const gfloat *t_a, gint steps,
+    const H3Tensor *video_conditions, const H3Tensor *audio_conditions,
+    const H3Stop *stop, const H3Tap *tap, GError **error);
+void h3_transformer_session_free (H3TransformerSession *session);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3TransformerSession,
+    h3_transformer_session_free)
+
+/**
+ * h3_transformer_forward:
+ * @video, @audio: target rows [video_rows, 4 * video_channels] and
+ *   [audio_rows, audio_channels], float32
+ * @video_velocity, @audio_velocity: the same shapes, written
+ *
+ * Enqueues step @step; allocates nothing and does not wait, except that @stop is
+ * asked between blocks. On the CPU it has run when this returns.
+ */
+gboolean h3_transformer_forward (H3TransformerSession *session, gint step,
+    const H3Tensor *video, const H3Tensor *audio, H3Tensor *video_velocity,
+    H3Tensor *audio_velocity, const H3Stop *stop, const H3Tap *tap,
+    GError **error);
+
+G_END_DECLS

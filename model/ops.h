@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What a device does for H3: memory, streams, and the operations.
+ *
+ * An operation is put on a stream and may run later; operations of one stream
+ * run in order. None allocates device memory that outlives it except for the
+ * stream's own scratch, which only grows, and none waits for the device. They
+ * return nothing: the first failure (a shape that does not fit, a launch that
+ * failed) stays with the stream, later operations on it do nothing, and
+ * h3_stream_check() or h3_stream_synchronize() report it.
+ *
+ * The shapes named here are checked by the wrappers in ops.c, so a device may
+ * rely on them. [S, H] is a matrix of S rows; "rows" of a tensor of higher rank
+ * are all its leading dimensions. Unless said otherwise, output and input may
+ * not overlap. Arithmetic is float32 inside every operation; results are
+ * rounded once to the output's dtype. */
+#pragma once
+
+#include "model/error.h"
+#include "model/tensor.h"
+
+G_BEGIN_DECLS
+
+typedef enum {
+  H3_ACTIVATION_NONE,
+  H3_ACTIVATION_SILU,      /* x / (1 + e^-x) */
+  H3_ACTIVATION_GELU_TANH, /* 0.5 x (1 + tanh (sqrt (2/pi) (x + 0.044715 x^3))) */
+  H3_ACTIVATION_GELU_ERF,  /* 0.5 x (1 + erf (x / sqrt 2)) */
+} H3Activation;
+
+/**
+ * H3LinearArgs: y = act (x Wᵀ + b), or y += x Wᵀ + b when @accumulate
+ * @y: [M, N]
+ * @x: [M, K], may be a view
+ * @weight: [N, K]
+ * @bias: [N] or NULL
+ * @activation: not together with @accumulate
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *x;
+  const H3Weight *weight;
+  const H3Tensor *bias;
+  H3Activation activation;
+  gboolean accumulate;
+} H3LinearArgs;
+
+/**
+ * H3RmsNormArgs: y = x / sqrt (mean (x²) + eps) * w, then, with a table,
+ * y = y * (1 + table[rows[s], scale]) + table[rows[s], shift]
+ * @y, @x: [S, H]
+ * @weight: [H]
+ * @table: NULL, or [R, P * H]: R rows of P parameters of H channels
+ * @rows: int32 [S], which table row modulates row s
+ * @shift, @scale: parameter numbers, 0 .. P-1 (denoiser.md 3.4: order shift_msa,
+ *   scale_msa, gate_msa, shift_mlp, scale_mlp, gate_mlp)
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *x;
+  const H3Tensor *weight;
+  gfloat eps;
+  const H3Tensor *table;
+  const H3Tensor *rows;
+  guint shift, scale;
+} H3RmsNormArgs;
+
+/**
+ * H3LayerNormArgs: y = (x - mean) / sqrt (var + eps) * w + b, biased variance
+ * @y, @x: [S, H]; @weight, @bias: [H]
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *x;
+  const H3Tensor *weight;
+  const H3Tensor *bias;
+  gfloat eps;
+} H3LayerNormArgs;
+
+/**
+ * H3QkNormRopeArgs: in place on the q and k heads of fused rows:
+ *   norm:  x = x / sqrt (mean (x²) + eps) * w   over head_dim, w may be NULL (1)
+ *   rope:  for i < rot:  (x_i, x_{i+rot}) <- (x_i c_i - x_{i+rot} s_i,
+ *                                             x_{i+rot} c_i + x_i s_i)
+ * @qkv: [S, (heads + 2 kv_heads) * head_dim]: all q heads, all k, all v
+ * @q_norm, @k_norm: [head_dim] or both NULL: the norm without gain
+ * @cos, @sin: [P, rot] float32 or both NULL (no rotation); row s takes table
+ *   row s mod P, so one table serves a batch of equal sequences. 2 rot <= head_dim
+ */
+typedef struct {
+  H3Tensor *qkv;
+  guint heads, kv_heads, head_dim;
+  const H3Tensor *q_norm, *k_norm;
+  gfloat eps;
+  const H3Tensor *cos, *sin;
+} H3QkNormRopeArgs;
+
+/**
+ * H3AttentionArgs: per sequence and head, y = softmax (q kᵀ scale) v
+ * @y: [S, heads * head_dim]
+ * @qkv: as above; q head h reads kv head h / (heads / kv_heads)
+ * @n_sequences: S is cut into that many equal, independent sequences
+ * @causal: row i sees rows 0 .. i of its sequence
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *qkv;
+  guint heads, kv_heads, head_dim;
+  guint n_sequences;
+  gboolean causal;
+  gfloat scale;
+} H3AttentionArgs;
+
+/**
+ * H3SolverArgs: one step of one stream, all float32, every product and sum
+ * rounded on its own (sampling.md 6): with x_in = in_scale * x, the rows the model saw,
+ *   D = (x_in + sigma_t * v) * d_scale
+ *   x = a * x + b * D + c * D_prev          (c = 0: the last term is left out)
+ *   D_prev = D
+ * @x: [S, C] the state; @v: [S, C] the velocity; @d_prev: [S, C] or NULL when c = 0
+ *   in every step
+ */
+typedef struct {
+  H3Tensor *x;
+  const H3Tensor *v;
+  H3Tensor *d_prev;
+  gfloat in_scale, sigma_t, d_scale, a, b, c;
+} H3SolverArgs;
+
+/**
+ * H3LatentTileArgs: cut one tile out of a latent as tokens and undo the
+ * normalisation: for n = (t * h + i) * w + j
+ *   y[n, c] = latent[c, min (t0 + t, T - 1), y0 + i, x0 + j] * std[c] + mean[c]
+ * @y: [t * h * w, C]
+ * @latent: [C, T, H, W] float32, normalised
+ * @mean, @std: [C] float32
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *latent;
+  const H3Tensor *mean, *std;
+  gint t0, y0, x0, t, h, w;
+} H3LatentTileArgs;
+
+/* One axis of the tiling of video-vae.md 8.1, in pixels. */
+#define H3_MAX_TILES 512
+typedef struct {
+  gint length; /* of the whole axis */
+  gint tile;   /* of every tile: 256, or length when that is smaller */
+  gint n;
+  gint start[H3_MAX_TILES];
+  gint overlap[H3_MAX_TILES]; /* between tile k and k + 1 */
+} H3TileAxis;
+
+typedef enum {
+  H3_COMPOSITION_RAW,        /* video-vae.md 8.3, the release's */
+  H3_COMPOSITION_COMPOSITED, /* video-vae.md 8.4 */
+} H3Composition;
+
+/**
+ * H3ComposeTilesArgs: network pixels of one window out of its tiles
+ * @y: [3, n_frames, H, W] float32
+ * @tiles: [y.n * x.n, S, 3 * pt * ph * pw] tile-major (y outer), S >= tokens of a
+ *   tile; token (t, h, w) holds pixel (c, t * pt + dt, h * ph + dy, w * pw + dx)
+ *   at column ((c * pt + dt) * ph + dy) * pw + dx
+ * @first_frame: y holds frames first_frame .. of the window
+ * @patch_t, @patch: pt, and ph = pw
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *tiles;
+  const H3TileAxis *axis_y, *axis_x;
+  gint first_frame;
+  gint patch_t, patch;
+  H3Composition composition;
+} H3ComposeTilesArgs;
+
+/**
+ * H3BlendFramesArgs: the temporal join of video-vae.md 9.2, for k < n frames
+ *   y[:, k] = previous[:, k] * (1 - k / n) + y[:, k] * (k / n)
+ * @y: [3, F, H, W]; @previous: [3, n, H, W]
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *previous;
+} H3BlendFramesArgs;
+
+typedef enum {
+  H3_PICTURE_NV12, /* BT.709 limited range, chroma sited left (mpeg2) */
+  H3_PICTURE_I420,
+  H3_PICTURE_Y444,
+  H3_PICTURE_RGB, /* full range */
+  H3_PICTURE_RGBA,
+} H3PictureFormat;
+
+typedef enum {
+  H3_QUANTIZE_ROUND, /* rint (255 v), ties to even */
+  H3_QUANTIZE_TRUNC, /* trunc (255 v) */
+} H3Quantize;
+
+/**
+ * H3Picture: where a frame goes
+ * @plane, @stride: as GstVideoFrame's; host memory unless @on_device
+ */
+typedef struct {
+  H3PictureFormat format;
+  gint width, height;
+  gpointer plane[3];
+  gint stride[3];
+  gboolean on_device;
+} H3Picture;
+
+/**
+ * H3EmitPictureArgs: network pixels to a picture (video-vae.md 4.1, 11):
+ *   v = clamp (p * std[c] + mean[c], 0, 1), NaN = 0, then the format's codes.
+ * RGB quantises v directly; the YUV formats convert in float, chroma of the
+ * 4:2:0 ones averaged over its 2x2 pixels as the siting asks, then quantise.
+ * @pixels: [3, F, H, W]; @frame: which of F
+ * @mean, @std: of R, G, B
+ *
+ * A host picture is filled when the stream has been synchronised.
+ */
+typedef struct {
+  H3Picture picture;
+  const H3Tensor *pixels;
+  gint frame;
+  gfloat mean[3], std[3];
+  H3Quantize quantize;
+} H3EmitPictureArgs;
+
+/**
+ * H3Conv1dArgs: (audio-vae.md 4.1)
+ *   y[b, o, n] = bias[o] + sum_{c, k} W[o, c, k] x[b, c, n stride - pad + k dilation]
+ * zero outside x; then y += residual[b, o, n] when there is one (may be @y itself
+ * for y += conv).
+ * @y: [B, Co, Lo], Lo = (L + 2 pad - dilation (K - 1) - 1) / stride + 1
+ * @x: [B, Ci, L]; @weight: [Co, Ci, K]; @bias: [Co] or NULL
+ * Every output element is summed in the same order whatever L and B are.
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *x;
+  const H3Weight *weight;
+  const H3Tensor *bias;
+  const H3Tensor *residual;
+  gint stride, dilation, pad;
+} H3Conv1dArgs;
+
+/**
+ * H3ConvTranspose1dArgs: (audio-vae.md 4.2) K - stride even, pad = (K - stride) / 2
+ *   y[b, o, i stride - pad + k] += W[c, o, k] x[b, c, i]
+ * @y: [B, Co, stride * L]; @x: [B, Ci, L]; @weight: [Ci, Co, K]; @bias: [Co]
+ * Same promise about the order of sums.
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *x;
+  const H3Weight *weight;
+  const H3Tensor *bias;
+  gint stride;
+} H3ConvTranspose1dArgs;
+
+/**
+ * H3SnakeBetaArgs: y = Down (SnakeBeta (Up (x))), audio-vae.md 4.7 to 4.9
+ *   s = u + inv_b[c] * sin (a[c] * u)²
+ * @y, @x: [B, C, L]
+ * @a, @inv_b: [C] float32: exp (alpha), 1 / (exp (beta) + 1e-9)
+ * @up_filter, @down_filter: [12] float32
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *x;
+  const H3Tensor *a, *inv_b;
+  const H3Tensor *up_filter, *down_filter;
+} H3SnakeBetaArgs;
+
+/* The device's table. The wrappers below are what the model calls. */
+typedef struct {
+  /* memory; copies are ordered with the stream and may return before they ran,
+   * host memory must stay until the stream was synchronised */
+  gpointer (*alloc) (H3Device *device, gsize bytes, GError **error);
+  void (*free) (H3Device *device, gpointer data, gsize bytes);
+  void (*memory_info) (H3Device *device, guint64 *free_bytes,
+      guint64 *total_bytes);
+  H3Stream *(*stream_new) (H3Device *device, GError **error);
+  void (*stream_free) (H3Stream *stream);
+  gboolean (*stream_synchronize) (H3Stream *stream, GError **error);
+  void (*upload) (H3Stream *stream, H3Tensor *dst, gconstpointer src);
+  void (*download) (H3Stream *stream, gpointer dst, const H3Tensor *src);
+  void (*finalize) (H3Device *device);
+
+  void (*copy) (H3Stream *, H3Tensor *dst, const H3Tensor *src);
+  void (*scale) (H3Stream *, H3Tensor *y, const H3Tensor *x, gfloat factor);
+  void (*linear) (H3Stream *, const H3LinearArgs *);
+  void (*embedding) (H3Stream *, H3Tensor *y, const H3Weight *weight,
+      const H3Tensor *ids);
+  void (*scatter_rows) (H3Stream *, H3Tensor *y, const H3Tensor *x,
+      const H3Tensor *rows);
+  void (*rms_norm) (H3Stream *, const H3RmsNormArgs *);
+  void (*layer_norm) (H3Stream *, const H3LayerNormArgs *);
+  void (*qk_norm_rope) (H3Stream *, const H3QkNormRopeArgs *);
+  void (*attention) (H3Stream *, const H3AttentionArgs *);
+  void (*swiglu) (H3Stream *, H3Tensor *y, const H3Tensor *gate_up);
+  void (*scaled_residual) (H3Stream *, H3Tensor *x, const H3Tensor *branch,
+      const H3Tensor *scale);
+  void (*gated_residual) (H3Stream *, H3Tensor *x, const H3Tensor *branch,
+      const H3Tensor *table, const H3Tensor *rows, guint gate);
+  void (*solver_step) (H3Stream *, const H3SolverArgs *);
+  void (*latent_tile) (H3Stream *, const H3LatentTileArgs *);
+  void (*compose_tiles) (H3Stream *, const H3ComposeTilesArgs *);
+  void (*blend_frames) (H3Stream *, const H3BlendFramesArgs *);
+  void (*emit_picture) (H3Stream *, const H3EmitPictureArgs *);
+  void (*conv1d) (H3Stream *, const H3Conv1dArgs *);
+  void (*conv_transpose1d) (H3Stream *, const H3ConvTranspose1dArgs *);
+  void (*snake_beta) (H3Stream *, const H3SnakeBetaArgs *);
+  void (*mean3) (H3Stream *, H3Tensor *y, const H3Tensor *a,
+      const H3Tensor *b, const H3Tensor *c);
+  void (*interleave_clamp) (H3Stream *, H3Tensor *y, const H3Tensor *x);
+  /* patchify.c's four layouts: packing.md 3 */
+  void (*video_rows_to_latent) (H3Stream *, H3Tensor *latent,
+      const H3Tensor *rows);
+  void (*audio_rows_to_latent) (H3Stream *, H3Tensor *latent,
+      const H3Tensor *rows);
+  void (*count_nonfinite) (H3Stream *, H3Tensor *count, const H3Tensor *x);
+} H3DeviceOps;
+
+/**
+ * H3Device:
+ * @act_dtype: what activations of the text encoder and transformer are stored
+ *   in (CPU float32, CUDA bfloat16)
+ * @vae_dtype: operands of the video decoder's products (CPU float32, CUDA
+ *   float16); its residual stream is float32 everywhere
+ * @host_memory: tensor data can be read by the CPU as it is
+ */
+struct _H3Device {
+  gatomicrefcount refcount;
+  const H3DeviceOps *ops;
+  gchar *name; /* "cpu (2 threads, avx2)", "cuda:0 NVIDIA H200" */
+  gint ordinal; /* -1: host */
+  H3DType act_dtype, vae_dtype;
+  gboolean host_memory;
+};
+
+/* What every device's stream begins with. */
+struct _H3Stream {
+  H3Device *device; /* owned */
+  GError *error;    /* the first failure, or NULL; owned */
+};
+
+H3Device *h3_device_ref (H3Device *device);
+void h3_device_unref (H3Device *device);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Device, h3_device_unref)
+
+/* A stream is used by one thread at a time. */
+H3Stream *h3_stream_new (H3Device *device, GError **error);
+void h3_stream_free (H3Stream *stream);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Stream, h3_stream_free)
+/* Waits for everything on the stream. FALSE with the first failure; the stream
+ * is then usable again. */
+gboolean h3_stream_synchronize (H3Stream *stream, GError **error);
+/* The same without waiting: failures known so far. */
+gboolean h3_stream_check (H3Stream *stream, GError **error);
+/* For devices and wrappers: keep @code and the message when it is the first. */
+void h3_stream_fail (H3Stream *stream, H3Error code, const gchar *format, ...)
+    G_GNUC_PRINTF (3, 4);
+
+/* dst's bytes <- src; src <- dst. Host memory must stay until synchronised. */
+void h3_upload (H3Stream *stream, H3Tensor *dst, gconstpointer src);
+void h3_download (H3Stream *stream, gpointer dst, const H3Tensor *src);
+/* dst = src, same shape; dtypes may differ (converts). */
+void h3_copy (H3Stream *stream, H3Tensor *dst, const H3Tensor *src);
+/* y = factor * x, float32. y may be x. */
+void h3_scale (H3Stream *stream, H3Tensor *y, const H3Tensor *x, gfloat factor);
+void h3_linear (H3Stream *stream, const H3LinearArgs *args);
+/* y [N, H] = weight[ids[n]]; ids int32 [N] */
+void h3_embedding (H3Stream *stream, H3Tensor *y, const H3Weight *weight,
+    const H3Tensor *ids);
+/* y[rows[i]] = x[i]; rows int32 */
+void h3_scatter_rows (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
+    const H3Tensor *rows);
+void h3_rms_norm (H3Stream *stream, const H3RmsNormArgs *args);
+void h3_layer_norm (H3Stream *stream, const H3LayerNormArgs *args);
+void h3_qk_norm_rope (H3Stream *stream, const H3QkNormRopeArgs *args);
+void h3_attention (H3Stream *stream, const H3AttentionArgs *args);
+/* gate_up [S, 2F] = [gate, up]; y [S, F] = silu (gate) * up */
+void h3_swiglu (H3Stream *stream, H3Tensor *y, const H3Tensor *gate_up);
+/* x [S, H] += branch * scale[H] */
+void h3_scaled_residual (H3Stream *stream, H3Tensor *x,
+    const H3Tensor *branch, const H3Tensor *scale);
+/* x [S, H] += table[rows[s], gate] * branch; table [R, P * H] as in rms_norm */
+void h3_gated_residual (H3Stream *stream, H3Tensor *x, const H3Tensor *branch,
+    const H3Tensor *table, const H3Tensor *rows, guint gate);
+void h3_solver_step (H3Stream *stream, const H3SolverArgs *args);
+void h3_latent_tile (H3Stream *stream, const H3LatentTileArgs *args);
+void h3_compose_tiles (H3Stream *stream, const H3ComposeTilesArgs *args);
+void h3_blend_frames (H3Stream *stream, const H3BlendFramesArgs *args);
+void h3_emit_picture (H3Stream *stream, const H3EmitPictureArgs *args);
+void h3_conv1d (H3Stream *stream, const H3Conv1dArgs *args);
+void h3_conv_transpose1d (H3Stream *stream,
+    const H3ConvTranspose1dArgs *args);
+void h3_snake_beta (H3Stream *stream, const H3SnakeBetaArgs *args);
+/* y = ((a + b) + c) / 3; y may be a, b or c */
+void h3_mean3 (H3Stream *stream, H3Tensor *y, const H3Tensor *a,
+    const H3Tensor *b, const H3Tensor *c);
+/* y [L, B] = clamp (x [B, 1, L], -1, 1) interleaved; NaN stays NaN */
+void h3_interleave_clamp (H3Stream *stream, H3Tensor *y, const H3Tensor *x);
+/* latent [C, T, h, w] float32 <- rows [T h/2 w/2, 4 C]: column c 4 + dy 2 + dx */
+void h3_video_rows_to_latent (H3Stream *stream, H3Tensor *latent,
+    const H3Tensor *rows);
+/* latent [2, C, T] <- rows [2 T, C], channel-major */
+void h3_audio_rows_to_latent (H3Stream *stream, H3Tensor *latent,
+    const H3Tensor *rows);
+/* count int32 [1] <- how many elements of x are NaN or Inf */
+void h3_count_nonfinite (H3Stream *stream, H3Tensor *count, const H3Tensor *x);
+
+G_END_DECLS

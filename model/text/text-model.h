@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Qwen3-VL's language model up to the state after layer 50 (text-encoder.md 6). */
+#pragma once
+
+#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/loader.h"
+#include "model/tap.h"
+
+G_BEGIN_DECLS
+
+#define H3_TEXT_LAYERS 50 /* layers 0 .. 49 are used, whatever the file has */
+
+typedef struct {
+  gint hidden, layers, heads, kv_heads, head_dim, ffn, vocab, max_positions;
+  gint mrope_section[3];
+  gdouble rms_eps, rope_theta;
+} H3TextConfig;
+
+typedef struct _H3TextModel H3TextModel;
+
+/* Reads config and shapes, checks every tensor, allocates nothing on a device. */
+gboolean h3_text_model_plan (const H3Checkpoint *checkpoint,
+    H3TextConfig *config, guint64 *weight_bytes, GError **error);
+/* Immutable and shared between sessions; reference counted. */
+H3TextModel *h3_text_model_load (const H3Checkpoint *checkpoint,
+    H3Device *device, const H3Stop *stop, H3LoadProgress progress,
+    gpointer user_data, GError **error);
+H3TextModel *h3_text_model_ref (H3TextModel *model);
+void h3_text_model_unref (H3TextModel *model);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3TextModel, h3_text_model_unref)
+const H3TextConfig *h3_text_model_config (const H3TextModel *model);
+
+/**
+ * h3_text_model_encode:
+ * @ids: @n token ids, each below the vocabulary's size
+ * @tap: "hidden.0" (embeddings) to "hidden.50"
+ *
+ * Returns: [n, hidden] in float32 residual precision: the state after layer 50,
+ *   not normalised; NULL with an error. Synchronised when this returns.
+ */
+H3Tensor *h3_text_model_encode (H3TextModel *model, H3Stream *stream,
+    const gint32 *ids, gint n, const H3Stop *stop, const H3Tap *tap,
+    GError **error);
+
+G_END_DECLS
