@@ -11,7 +11,6 @@ packages="gcc libc6-dev meson ninja-build pkg-config
  gstreamer1.0-plugins-ugly gstreamer1.0-libav"
 [ "${1:-run}" = test ] && packages="$packages
  gstreamer1.0-plugins-base-apps clang libclang-rt-14-dev"
-"
 
 missing=
 for p in $packages; do
