@@ -29,9 +29,11 @@ typedef enum {
  * h3_noise_t2va:
  * @video_rows: [geometry->video_rows, 4 * video_channels]
  * @audio_rows: [geometry->audio_rows, audio_channels]
+ *
+ * FALSE with H3_ERROR_NO_SPACE when there is no memory to reorder the noise.
  */
-void h3_noise_t2va (H3NoiseMode mode, guint64 seed, const H3Geometry *geometry,
-    gint video_channels, gint audio_channels, gfloat *video_rows,
-    gfloat *audio_rows);
+gboolean h3_noise_t2va (H3NoiseMode mode, guint64 seed,
+    const H3Geometry *geometry, gint video_channels, gint audio_channels,
+    gfloat *video_rows, gfloat *audio_rows, GError **error);
 
 G_END_DECLS
