@@ -398,7 +398,7 @@ void h3_conv1d (H3Stream *stream, const H3Conv1dArgs *args);
 void h3_conv_transpose1d (H3Stream *stream,
     const H3ConvTranspose1dArgs *args);
 void h3_snake_beta (H3Stream *stream, const H3SnakeBetaArgs *args);
-/* y = ((a + b) + c) / 3; y may be a, b or c */
+/* y = ((a + b) + c) / 3, or (a + b) / 2 when c is NULL; y may be a, b or c */
 void h3_mean3 (H3Stream *stream, H3Tensor *y, const H3Tensor *a,
     const H3Tensor *b, const H3Tensor *c);
 /* y [L, B] = clamp (x [B, 1, L], -1, 1) interleaved; NaN stays NaN */

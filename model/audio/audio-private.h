@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What audio-config.c, audio-vae.c and audio-decoder.c share. */
+#pragma once
+
+#include "model/audio/audio-vae.h"
+
+G_BEGIN_DECLS
+
+#define H3_AUDIO_TAPS 12      /* of both resampling filters (4.6) */
+#define H3_AUDIO_EDGE_KERNEL 7 /* of conv_pre and conv_post */
+/* h3_mean3() averages that many AMP blocks. */
+#define H3_AUDIO_MAX_KERNELS 3
+
+/* [Co, Ci, K], or [Ci, Co, K] of an upsampler, weight norm folded (4.3). */
+typedef struct {
+  H3Weight *weight;
+  H3Tensor *bias; /* NULL in conv_post */
+} H3AudioConv;
+
+/* Activation1d (4.9). */
+typedef struct {
+  H3Tensor *a, *inv_b;
+  H3Tensor *up_filter, *down_filter;
+} H3AudioActivation;
+
+/* One AMP block (5): dilation q has convs1[q] and convs2[q], and activations 2q
+ * and 2q + 1 in front of them. */
+typedef struct {
+  H3AudioConv convs1[H3_AUDIO_MAX_STAGES], convs2[H3_AUDIO_MAX_STAGES];
+  H3AudioActivation activations[2 * H3_AUDIO_MAX_STAGES];
+} H3AudioBlock;
+
+struct _H3AudioVae {
+  gatomicrefcount refcount;
+  H3AudioVaeConfig config;
+  H3AudioConv dec_in_proj, conv_pre, conv_post;
+  H3AudioConv ups[H3_AUDIO_MAX_STAGES];
+  H3AudioBlock blocks[H3_AUDIO_MAX_STAGES * H3_AUDIO_MAX_KERNELS];
+  H3AudioActivation activation_post;
+};
+
+/* Reads the configuration files that belong to @path (a folder, or a
+ * .safetensors file). Widths that no file names stay 0 and are the tensors' to
+ * say; everything else gets the release's rule. @has_stats: whether the files
+ * name latents_mean and latents_std. */
+gboolean h3_audio_config_read (const gchar *path, H3AudioVaeConfig *config,
+    gboolean *has_stats, GError **error);
+
+/* Checks the geometry once all widths are known, and computes hop and halo. */
+gboolean h3_audio_config_complete (H3AudioVaeConfig *config,
+    const gchar *path, GError **error);
+
+/* latents_mean and latents_std of the release (8.4), for 32 channels. */
+gboolean h3_audio_config_release_stats (H3AudioVaeConfig *config);
+
+/* The filter of 4.6, bit for bit what the release's files hold. */
+const gfloat *h3_audio_default_filter (void);
+
+/* Channels and samples per latent after stage @i. */
+static inline gint
+h3_audio_stage_channels (const H3AudioVaeConfig *config, gint i)
+{
+  return config->decoder_dim >> (i + 1);
+}
+
+static inline gint
+h3_audio_stage_rate (const H3AudioVaeConfig *config, gint i)
+{
+  gint rate = 1;
+
+  for (gint k = 0; k <= i; k++)
+    rate *= config->rates[k];
+  return rate;
+}
+
+G_END_DECLS
