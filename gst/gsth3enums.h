@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The enums of properties that several elements have. */
+#pragma once
+
+#include <gst/gst.h>
+
+G_BEGIN_DECLS
+
+typedef enum {
+  GST_H3_BACKEND_AUTO,
+  GST_H3_BACKEND_CUDA,
+  GST_H3_BACKEND_CPU,
+} GstH3Backend;
+
+typedef enum {
+  GST_H3_RESIDENCY_PIPELINE,
+  GST_H3_RESIDENCY_PROCESS,
+} GstH3Residency;
+
+typedef enum {
+  GST_H3_PRELOAD_NONE,
+  GST_H3_PRELOAD_READY,
+  GST_H3_PRELOAD_PAUSED,
+} GstH3Preload;
+
+#define GST_TYPE_H3_BACKEND (gst_h3_backend_get_type ())
+#define GST_TYPE_H3_RESIDENCY (gst_h3_residency_get_type ())
+#define GST_TYPE_H3_PRELOAD (gst_h3_preload_get_type ())
+GType gst_h3_backend_get_type (void);
+GType gst_h3_residency_get_type (void);
+GType gst_h3_preload_get_type (void);
+
+/* Registers an enum once; @values is static and ends with { 0 }. */
+GType gst_h3_enum_register (gsize *once, const gchar *name,
+    const GEnumValue *values);
+
+G_END_DECLS
