@@ -40,8 +40,8 @@ typedef struct {
 static gboolean
 is_printable (guint byte)
 {
-  return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac)
-      || byte >= 0xae;
+  return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) ||
+         byte >= 0xae;
 }
 
 static gboolean
@@ -77,8 +77,8 @@ intern (Reader *reader, const gchar *text, guint32 *symbol)
     return FALSE;
   *symbol = reader->bpe->ids->len;
   g_array_append_val (reader->bpe->ids, id);
-  g_hash_table_insert (reader->symbols, g_strdup (text),
-      GUINT_TO_POINTER (*symbol));
+  g_hash_table_insert (
+      reader->symbols, g_strdup (text), GUINT_TO_POINTER (*symbol));
   return TRUE;
 }
 
@@ -105,8 +105,8 @@ intern_bytes (Reader *reader, GError **error)
 static gboolean
 line_error (guint line, const gchar *what, GError **error)
 {
-  g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
-      "merges.txt line %u: %s", line, what);
+  g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE, "merges.txt line %u: %s",
+      line, what);
   return FALSE;
 }
 
@@ -125,9 +125,9 @@ read_merge (Reader *reader, gchar *line, guint number, GError **error)
     return line_error (number, "a character that stands for no byte", error);
 
   joined = g_strconcat (line, right, NULL);
-  if (!intern (reader, line, &merge.left)
-      || !intern (reader, right, &merge.right)
-      || !intern (reader, joined, &merge.result)) {
+  if (!intern (reader, line, &merge.left) ||
+      !intern (reader, right, &merge.right) ||
+      !intern (reader, joined, &merge.result)) {
     g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
         "merges.txt line %u: \"%s\", \"%s\" and \"%s\" are not all in "
         "vocab.json",
@@ -153,8 +153,8 @@ read_merges (Reader *reader, const gchar *merges, gsize size, GError **error)
     if (!g_utf8_validate_len (merges, length, NULL))
       return line_error (number, "not UTF-8", error);
     line = g_strndup (merges, length);
-    if (length > 0 && !(number == 1 && g_str_has_prefix (line, "#version"))
-        && !read_merge (reader, line, number, error))
+    if (length > 0 && !(number == 1 && g_str_has_prefix (line, "#version")) &&
+        !read_merge (reader, line, number, error))
       return FALSE;
     if (!newline)
       break;
@@ -180,7 +180,7 @@ index_merges (H3Bpe *bpe, GError **error)
   guint32 symbol = 0;
 
   g_array_sort (bpe->merges, compare_pairs);
-  merges = (const Merge *) (gpointer) bpe->merges->data;
+  merges = (const Merge *)(gpointer)bpe->merges->data;
   bpe->first = g_new (guint32, bpe->ids->len + 1);
   for (guint i = 0; i < bpe->merges->len; i++) {
     if (i > 0 && compare_pairs (&merges[i - 1], &merges[i]) == 0) {
@@ -199,8 +199,8 @@ index_merges (H3Bpe *bpe, GError **error)
 }
 
 H3Bpe *
-h3_bpe_parse (const gchar *merges, gsize size, const H3Vocab *vocab,
-    GError **error)
+h3_bpe_parse (
+    const gchar *merges, gsize size, const H3Vocab *vocab, GError **error)
 {
   g_autoptr (H3Bpe) bpe = g_new0 (H3Bpe, 1);
   g_autoptr (GHashTable) symbols =
@@ -209,9 +209,8 @@ h3_bpe_parse (const gchar *merges, gsize size, const H3Vocab *vocab,
 
   bpe->ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   bpe->merges = g_array_new (FALSE, FALSE, sizeof (Merge));
-  if (!intern_bytes (&reader, error)
-      || !read_merges (&reader, merges, size, error)
-      || !index_merges (bpe, error))
+  if (!intern_bytes (&reader, error) ||
+      !read_merges (&reader, merges, size, error) || !index_merges (bpe, error))
     return NULL;
   return g_steal_pointer (&bpe);
 }
@@ -219,7 +218,7 @@ h3_bpe_parse (const gchar *merges, gsize size, const H3Vocab *vocab,
 static const Merge *
 find_merge (const H3Bpe *bpe, guint32 left, guint32 right)
 {
-  const Merge *merges = (const Merge *) (gpointer) bpe->merges->data;
+  const Merge *merges = (const Merge *)(gpointer)bpe->merges->data;
   guint32 low = bpe->first[left], high = bpe->first[left + 1];
 
   while (low < high) {
@@ -337,8 +336,8 @@ pop (H3BpeWork *work)
   gsize i = 0, child;
 
   while ((child = 2 * i + 1) < work->heap_size) {
-    if (child + 1 < work->heap_size
-        && comes_before (&work->heap[child + 1], &work->heap[child]))
+    if (child + 1 < work->heap_size &&
+        comes_before (&work->heap[child + 1], &work->heap[child]))
       child++;
     if (!comes_before (&work->heap[child], &last))
       break;
@@ -354,8 +353,8 @@ is_stale (const H3BpeWork *work, const Candidate *candidate)
 {
   guint32 right = work->next[candidate->left];
 
-  return work->symbol[candidate->left] != candidate->merge->left
-      || right == NONE || work->symbol[right] != candidate->merge->right;
+  return work->symbol[candidate->left] != candidate->merge->left ||
+         right == NONE || work->symbol[right] != candidate->merge->right;
 }
 
 static void
@@ -399,7 +398,6 @@ h3_bpe_encode (const H3Bpe *bpe, H3BpeWork *work, const guint8 *word, gsize n,
   }
 
   for (guint32 i = 0; i != NONE; i = work->next[i])
-    g_array_append_val (ids,
-        g_array_index (bpe->ids, gint32, work->symbol[i]));
+    g_array_append_val (ids, g_array_index (bpe->ids, gint32, work->symbol[i]));
   return TRUE;
 }

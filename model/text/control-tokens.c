@@ -11,14 +11,14 @@ static const gchar file[] = "tokenizer_config.json";
 #define MAX_SIZE 256
 
 struct _H3ControlTokens {
-  GArray *tokens;       /* H3ControlToken, longest first */
-  gboolean first[256];  /* whether a token begins with that byte */
+  GArray *tokens;      /* H3ControlToken, longest first */
+  gboolean first[256]; /* whether a token begins with that byte */
 };
 
 static void
 clear_token (gpointer token)
 {
-  g_free (((H3ControlToken *) token)->text);
+  g_free (((H3ControlToken *)token)->text);
 }
 
 void
@@ -34,8 +34,8 @@ add_token (H3ControlTokens *tokens, H3Vocab *vocab, const gchar *text,
 {
   H3ControlToken token;
 
-  if (h3_control_tokens_lookup (tokens, text)
-      && h3_vocab_lookup (vocab, text) == id)
+  if (h3_control_tokens_lookup (tokens, text) &&
+      h3_vocab_lookup (vocab, text) == id)
     return TRUE;
   token.size = strlen (text);
   if (token.size == 0 || token.size > MAX_SIZE) {
@@ -55,20 +55,20 @@ add_token (H3ControlTokens *tokens, H3Vocab *vocab, const gchar *text,
   token.text = g_strdup (text);
   token.id = id;
   g_array_append_val (tokens->tokens, token);
-  tokens->first[(guint8) text[0]] = TRUE;
+  tokens->first[(guint8)text[0]] = TRUE;
   return TRUE;
 }
 
 /* FALSE when @object has @flag set (or not a boolean). */
 static gboolean
-flag_is_off (JsonObject *object, const gchar *flag, const gchar *of,
-    GError **error)
+flag_is_off (
+    JsonObject *object, const gchar *flag, const gchar *of, GError **error)
 {
   JsonNode *node = json_object_get_member (object, flag);
 
-  if (!node || JSON_NODE_HOLDS_NULL (node)
-      || (json_node_get_value_type (node) == G_TYPE_BOOLEAN
-          && !json_node_get_boolean (node)))
+  if (!node || JSON_NODE_HOLDS_NULL (node) ||
+      (json_node_get_value_type (node) == G_TYPE_BOOLEAN &&
+          !json_node_get_boolean (node)))
     return TRUE;
   g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
       "%s: %s of %s is set, H3's tokenizer has it false", file, flag, of);
@@ -98,14 +98,14 @@ token_text (JsonNode *node, const gchar *of, GError **error)
   if (json_node_get_value_type (node) == G_TYPE_STRING)
     text = json_node_get_string (node);
   if (!text)
-    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
-        "%s: %s has no text", file, of);
+    g_set_error (
+        error, H3_ERROR, H3_ERROR_WRONG_TYPE, "%s: %s has no text", file, of);
   return text;
 }
 
 static gboolean
-read_added_tokens (H3ControlTokens *tokens, H3Vocab *vocab, JsonObject *config,
-    GError **error)
+read_added_tokens (
+    H3ControlTokens *tokens, H3Vocab *vocab, JsonObject *config, GError **error)
 {
   static const gchar member[] = "added_tokens_decoder";
   JsonNode *node = json_object_get_member (config, member);
@@ -138,8 +138,8 @@ read_added_tokens (H3ControlTokens *tokens, H3Vocab *vocab, JsonObject *config,
 }
 
 static gboolean
-read_special_tokens (H3ControlTokens *tokens, H3Vocab *vocab,
-    JsonObject *config, GError **error)
+read_special_tokens (
+    H3ControlTokens *tokens, H3Vocab *vocab, JsonObject *config, GError **error)
 {
   static const gchar member[] = "additional_special_tokens";
   JsonNode *node = json_object_get_member (config, member);
@@ -148,8 +148,8 @@ read_special_tokens (H3ControlTokens *tokens, H3Vocab *vocab,
   if (!node || JSON_NODE_HOLDS_NULL (node))
     return TRUE;
   if (!JSON_NODE_HOLDS_ARRAY (node)) {
-    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
-        "%s: %s is not a list", file, member);
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE, "%s: %s is not a list",
+        file, member);
     return FALSE;
   }
   array = json_node_get_array (node);
@@ -178,8 +178,8 @@ longer_first (gconstpointer a, gconstpointer b)
 }
 
 H3ControlTokens *
-h3_control_tokens_parse (const gchar *config_json, gsize size, H3Vocab *vocab,
-    GError **error)
+h3_control_tokens_parse (
+    const gchar *config_json, gsize size, H3Vocab *vocab, GError **error)
 {
   g_autoptr (H3ControlTokens) tokens = g_new0 (H3ControlTokens, 1);
   g_autoptr (JsonNode) root = NULL;
@@ -192,11 +192,11 @@ h3_control_tokens_parse (const gchar *config_json, gsize size, H3Vocab *vocab,
   if (!root)
     return NULL;
   config = json_node_get_object (root);
-  if (!flag_is_off (config, "add_bos_token", "the tokenizer", error)
-      || !flag_is_off (config, "add_prefix_space", "the tokenizer", error)
-      || !flag_is_off (config, "split_special_tokens", "the tokenizer", error)
-      || !read_added_tokens (tokens, vocab, config, error)
-      || !read_special_tokens (tokens, vocab, config, error))
+  if (!flag_is_off (config, "add_bos_token", "the tokenizer", error) ||
+      !flag_is_off (config, "add_prefix_space", "the tokenizer", error) ||
+      !flag_is_off (config, "split_special_tokens", "the tokenizer", error) ||
+      !read_added_tokens (tokens, vocab, config, error) ||
+      !read_special_tokens (tokens, vocab, config, error))
     return NULL;
   g_array_sort (tokens->tokens, longer_first);
   return g_steal_pointer (&tokens);
@@ -220,14 +220,14 @@ h3_control_tokens_find (const H3ControlTokens *tokens, const gchar *text,
     gsize size, gsize from, gsize *start)
 {
   for (gsize i = from; i < size; i++) {
-    if (!tokens->first[(guint8) text[i]])
+    if (!tokens->first[(guint8)text[i]])
       continue;
     for (guint k = 0; k < tokens->tokens->len; k++) {
       const H3ControlToken *token =
           &g_array_index (tokens->tokens, H3ControlToken, k);
 
-      if (token->size <= size - i
-          && memcmp (text + i, token->text, token->size) == 0) {
+      if (token->size <= size - i &&
+          memcmp (text + i, token->text, token->size) == 0) {
         *start = i;
         return token;
       }

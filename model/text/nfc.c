@@ -16,8 +16,8 @@
 static gint
 compare_classes (gconstpointer a, gconstpointer b, gpointer unused)
 {
-  return g_unichar_combining_class (*(const gunichar *) a)
-      - g_unichar_combining_class (*(const gunichar *) b);
+  return g_unichar_combining_class (*(const gunichar *)a) -
+         g_unichar_combining_class (*(const gunichar *)b);
 }
 
 /* Puts every run of marks in the order of their classes; equal ones stay. */
@@ -30,8 +30,8 @@ order_marks (gunichar *s, gsize n)
     while (i < n && g_unichar_combining_class (s[i]) != 0)
       i++;
     if (i - first > 1)
-      g_qsort_with_data (s + first, i - first, sizeof *s, compare_classes,
-          NULL); /* stable */
+      g_qsort_with_data (
+          s + first, i - first, sizeof *s, compare_classes, NULL); /* stable */
     else if (i == first)
       i++;
   }
@@ -50,8 +50,8 @@ compose (gunichar *s, gsize n)
     gint class = g_unichar_combining_class (s[i]);
     gunichar composed;
 
-    if (starter >= 0 && (last_class == 0 || last_class < class)
-        && g_unichar_compose (s[starter], s[i], &composed)) {
+    if (starter >= 0 && (last_class == 0 || last_class < class) &&
+        g_unichar_compose (s[starter], s[i], &composed)) {
       s[starter] = composed;
       continue;
     }
@@ -76,8 +76,8 @@ h3_nfc (const gunichar *chars, gsize n, GArray *out)
     if (chars[i] < FIRST_DECOMPOSABLE) {
       g_array_append_val (out, chars[i]);
     } else {
-      gsize n_parts = g_unichar_fully_decompose (chars[i], FALSE, parts,
-          MAX_DECOMPOSITION);
+      gsize n_parts =
+          g_unichar_fully_decompose (chars[i], FALSE, parts, MAX_DECOMPOSITION);
 
       g_array_append_vals (out, parts, n_parts);
     }

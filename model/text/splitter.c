@@ -19,10 +19,10 @@ typedef enum {
 static gboolean
 is_space (gunichar c)
 {
-  return c == 0x09 || c == 0x0b || c == 0x0c || c == 0x20 || c == 0x85
-      || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a)
-      || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f
-      || c == 0x3000;
+  return c == 0x09 || c == 0x0b || c == 0x0c || c == 0x20 || c == 0x85 ||
+         c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
+         c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
 }
 
 static CharClass
@@ -79,8 +79,8 @@ contraction_length (const gunichar *s, gsize n, gsize i)
   if (i + 2 >= n)
     return 0;
   b = fold (s[i + 2]);
-  if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e')
-      || (a == 'l' && b == 'l'))
+  if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') ||
+      (a == 'l' && b == 'l'))
     return 3;
   return 0;
 }
@@ -106,7 +106,7 @@ split_space (const gunichar *s, gsize n, gsize i)
     return end; /* 6 */
   if (end - i >= 2)
     return end - 1; /* 6' */
-  return end; /* 7 */
+  return end;       /* 7 */
 }
 
 gsize
@@ -123,8 +123,8 @@ h3_split_word (const gunichar *s, gsize n, gsize i)
     return skip_class (s, n, i, CLASS_LETTER); /* 2 */
   if (class == CLASS_NUMBER)
     return i + 1; /* 3 */
-  if (class != CLASS_NEWLINE && i + 1 < n
-      && char_class (s[i + 1]) == CLASS_LETTER)
+  if (class != CLASS_NEWLINE && i + 1 < n &&
+      char_class (s[i + 1]) == CLASS_LETTER)
     return skip_class (s, n, i + 1, CLASS_LETTER); /* 2 */
 
   j = s[i] == ' ' ? i + 1 : i;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Qwen3-VL's language model up to the state after layer 50 (text-encoder.md 6). */
+/* Qwen3-VL's language model up to the state after layer 50 (text-encoder.md 6).
+ */
 #pragma once
 
 #include "model/checkpoint/checkpoint.h"
@@ -18,7 +19,8 @@ typedef struct {
 
 typedef struct _H3TextModel H3TextModel;
 
-/* Reads config and shapes, checks every tensor, allocates nothing on a device. */
+/* Reads config and shapes, checks every tensor, allocates nothing on a device.
+ */
 gboolean h3_text_model_plan (const H3Checkpoint *checkpoint,
     H3TextConfig *config, guint64 *weight_bytes, GError **error);
 /* Immutable and shared between sessions; reference counted. */

@@ -34,7 +34,8 @@ gboolean h3_tokenizer_encode (const H3Tokenizer *tokenizer, const gchar *text,
 /* The id of a control token such as "<|vision_start|>", or -1. */
 gint32 h3_tokenizer_control (const H3Tokenizer *tokenizer, const gchar *token);
 
-/* Offset of the first byte that is not valid UTF-8 (text-encoder.md 2.8), or -1. */
+/* Offset of the first byte that is not valid UTF-8 (text-encoder.md 2.8), or
+ * -1. */
 gssize h3_utf8_first_invalid (const gchar *text, gsize size);
 
 G_END_DECLS
