@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What the transformer's files share. */
+#pragma once
+
+#include "model/denoise/transformer.h"
+
+G_BEGIN_DECLS
+
+/* AdaLN: six parameters for each of three modalities (denoiser.md 3.4), and
+ * two for the final layer. */
+enum {
+  H3_SHIFT_MSA,
+  H3_SCALE_MSA,
+  H3_GATE_MSA,
+  H3_SHIFT_MLP,
+  H3_SCALE_MLP,
+  H3_GATE_MLP,
+  H3_N_ADALN
+};
+enum {
+  H3_FINAL_SHIFT,
+  H3_FINAL_SCALE,
+  H3_N_FINAL_ADALN
+};
+#define H3_N_TAGS 3
+#define H3_ADALN_ROWS (H3_N_TAGS * H3_N_ADALN) /* times H */
+
+/* A main block or, without AdaLN, one of the refiner's. */
+typedef struct {
+  H3Tensor *norm1, *norm2; /* [H] */
+  H3Tensor *q_norm, *k_norm; /* [head_dim] */
+  H3Weight *qkv; /* [3 I, H], I = heads * head_dim: all q, all k, all v */
+  H3Weight *out; /* [H, I] */
+  H3Weight *fc1; /* [2 F, H]: gate, value */
+  H3Weight *fc2; /* [H, F] */
+  H3Weight *adaln; /* [18 H, time_dim] */
+  H3Tensor *adaln_bias;
+} H3Block;
+
+struct _H3Transformer {
+  gatomicrefcount refcount;
+  H3Device *device;
+  H3TransformerConfig config;
+
+  H3Weight *video_in, *audio_in, *condition;
+  H3Tensor *video_in_bias, *audio_in_bias, *condition_bias;
+  H3Weight *time_in, *time_out;
+  H3Tensor *time_in_bias, *time_out_bias;
+
+  H3Block *refiner; /* [refiner_layers] */
+  H3Tensor *refiner_norm;
+  H3Block *blocks; /* [layers] */
+
+  H3Tensor *final_norm;
+  H3Weight *final_adaln, *video_out, *audio_out;
+  H3Tensor *final_adaln_bias, *video_out_bias, *audio_out_bias;
+};
+
+/* The architecture out of the tensors' names and shapes, cross-checked with
+ * config.json where there is one. Refuses, by name, forms of the transformer
+ * that are not read here. @diffusers: (out): which naming the tensors have. */
+gboolean h3_transformer_config_read (H3TransformerConfig *config,
+    H3TensorSet *set, gboolean *diffusers, GError **error);
+
+/* Rows of an MLP that are computed at a time: bounds the inner activations.
+ * Fixed, so that a result depends on nothing but the input. */
+#define H3_MLP_CHUNK 4096
+
+/* A piece of an MLP's rows: views into the workspace. */
+typedef struct {
+  H3Tensor *n, *x;   /* [rows, H] */
+  H3Tensor *gate_up; /* [rows, 2 F] */
+  H3Tensor *inner;   /* [rows, F] */
+} H3MlpChunk;
+
+/* A block's activations for some number of rows: views into the workspace.
+ * @qkv, @o share their memory with the chunks' inner tensors. */
+typedef struct {
+  H3Tensor *x; /* [rows, H] the residual stream */
+  H3Tensor *n; /* [rows, H] normalised rows, and what a branch returns */
+  H3Tensor *qkv; /* [rows, 3 I] */
+  H3Tensor *o;   /* [rows, I] */
+  H3MlpChunk *chunks;
+  gint n_chunks;
+} H3Activations;
+
+/* What one step reads of the per-step tables. */
+typedef struct {
+  H3Tensor *rows;       /* int32 [S]: row of a block's AdaLN table */
+  H3Tensor *final_rows; /* int32 [target rows]: row of the final one */
+} H3StepRows;
+
+struct _H3TransformerSession {
+  H3Transformer *transformer;
+  H3Stream *stream;
+  gint steps, rows;
+
+  H3Tensor *workspace;  /* act [elements] */
+  H3Activations all;    /* the packed sequence */
+  H3Tensor *x_prefix, *x_audio, *x_video, *x_targets; /* views of all.x */
+  H3Tensor *n_audio, *n_video, *n_targets;            /* views of all.n */
+
+  H3Tensor *prefix;     /* act [P, H]: embedded text and conditions */
+  H3Tensor *cos, *sin;  /* float32 [S, 3 rope_freqs] */
+  H3Tensor **tables;    /* [layers] of act [3 D, 6 H] */
+  H3Tensor *final_table; /* act [D, 2 H] */
+  H3StepRows *step_rows; /* [steps] */
+};
+
+void h3_activations_clear (H3Activations *activations);
+
+/* One block over @a in place. @table NULL: the refiner's form, no AdaLN. @cos
+ * and @sin NULL: no rotation. @name, for @tap: "transformer_blocks.0". */
+void h3_block_forward (H3Stream *stream, const H3TransformerConfig *config,
+    const H3Block *block, const H3Activations *a, const H3Tensor *table,
+    const H3Tensor *rows, const H3Tensor *cos, const H3Tensor *sin,
+    const gchar *name, const H3Tap *tap);
+
+G_END_DECLS

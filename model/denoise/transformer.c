@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The transformer's tensors: names, shapes, orders (checkpoints.md 3.4, 3.5). */
+#include "model/denoise/transformer-private.h"
+
+#define WHAT "MiniMax H3 transformer"
+
+typedef struct {
+  H3Loader *loader;
+  const H3TransformerConfig *config;
+  gboolean diffusers;
+} Source;
+
+/* The tensor's name in the naming the files have. */
+static const gchar *
+either (const Source *source, const gchar *official, const gchar *diffusers)
+{
+  return source->diffusers ? diffusers : official;
+}
+
+static H3Weight *
+block_matrix (const Source *source, const gchar *prefix, const gchar *suffix,
+    gint64 rows, gint64 cols)
+{
+  g_autofree gchar *name = g_strconcat (prefix, suffix, NULL);
+
+  return h3_loader_matrix (source->loader, name, rows, cols);
+}
+
+static H3Tensor *
+block_vector (const Source *source, const gchar *prefix, const gchar *suffix,
+    gint64 n)
+{
+  g_autofree gchar *name = g_strconcat (prefix, suffix, NULL);
+
+  return h3_loader_vector1 (source->loader, name, n);
+}
+
+static H3Weight *
+block_qkv (const Source *source, const gchar *prefix)
+{
+  const H3TransformerConfig *c = source->config;
+  g_autofree gchar *fused = g_strconcat (prefix, "attn.qkv_proj.weight", NULL);
+  g_autofree gchar *q = g_strconcat (prefix, "attn.to_q.weight", NULL);
+  g_autofree gchar *k = g_strconcat (prefix, "attn.to_k.weight", NULL);
+  g_autofree gchar *v = g_strconcat (prefix, "attn.to_v.weight", NULL);
+  const gchar *const split[] = { q, k, v };
+  const gchar *const grouped[] = { fused };
+
+  if (source->diffusers)
+    return h3_loader_weight (source->loader, split, 3,
+        3 * (gint64) c->heads * c->head_dim, c->hidden, H3_ROWS_AS_STORED, 0,
+        0);
+  return h3_loader_weight (source->loader, grouped, 1,
+      3 * (gint64) c->heads * c->head_dim, c->hidden, H3_ROWS_GROUPED_QKV,
+      c->heads, c->head_dim);
+}
+
+static H3Weight *
+block_fc1 (const Source *source, const gchar *prefix)
+{
+  const H3TransformerConfig *c = source->config;
+  g_autofree gchar *name = g_strconcat (prefix,
+      either (source, "mlp.fc1.weight", "ff.net.0.proj.weight"), NULL);
+  const gchar *const names[] = { name };
+
+  return h3_loader_weight (source->loader, names, 1, 2 * (gint64) c->ffn,
+      c->hidden, source->diffusers ? H3_ROWS_SWAP_HALVES : H3_ROWS_AS_STORED,
+      0, 0);
+}
+
+static void
+load_block (const Source *source, const gchar *prefix, gboolean adaln,
+    H3Block *block)
+{
+  const H3TransformerConfig *c = source->config;
+  gint64 inner = (gint64) c->heads * c->head_dim;
+
+  block->norm1 = block_vector (source, prefix, "norm1.weight", c->hidden);
+  block->norm2 = block_vector (source, prefix, "norm2.weight", c->hidden);
+  block->q_norm = block_vector (source, prefix,
+      either (source, "attn.q_norm.weight", "attn.norm_q.weight"),
+      c->head_dim);
+  block->k_norm = block_vector (source, prefix,
+      either (source, "attn.k_norm.weight", "attn.norm_k.weight"),
+      c->head_dim);
+  block->qkv = block_qkv (source, prefix);
+  block->out = block_matrix (source, prefix,
+      either (source, "attn.out_proj.weight", "attn.to_out.0.weight"),
+      c->hidden, inner);
+  block->fc1 = block_fc1 (source, prefix);
+  block->fc2 = block_matrix (source, prefix,
+      either (source, "mlp.fc2.weight", "ff.net.2.weight"), c->hidden, c->ffn);
+  if (adaln) {
+    gint64 rows = H3_ADALN_ROWS * (gint64) c->hidden;
+
+    block->adaln = block_matrix (source, prefix, "adaln_proj.linear.weight",
+        rows, c->time_dim);
+    block->adaln_bias
+        = block_vector (source, prefix, "adaln_proj.linear.bias", rows);
+  }
+}
+
+/* A linear with a bias: "@name.weight", "@name.bias". */
+static void
+load_linear (const Source *source, const gchar *official,
+    const gchar *diffusers, gint64 rows, gint64 cols, H3Weight **weight,
+    H3Tensor **bias)
+{
+  const gchar *name = either (source, official, diffusers);
+
+  *weight = block_matrix (source, name, ".weight", rows, cols);
+  *bias = block_vector (source, name, ".bias", rows);
+}
+
+static void
+load_embeddings (const Source *source, H3Transformer *t)
+{
+  const H3TransformerConfig *c = source->config;
+
+  load_linear (source, "video_patch_proj", "proj_in", c->hidden,
+      4 * (gint64) c->video_channels, &t->video_in, &t->video_in_bias);
+  load_linear (source, "audio_patch_proj", "audio_proj_in", c->hidden,
+      c->audio_channels, &t->audio_in, &t->audio_in_bias);
+  load_linear (source, "condition_proj", "context_embedder", c->hidden,
+      c->text_dim, &t->condition, &t->condition_bias);
+  load_linear (source, "time_embedder.proj_in", "time_embedder.linear_1",
+      c->time_hidden, c->freq_dim, &t->time_in, &t->time_in_bias);
+  load_linear (source, "time_embedder.proj_out", "time_embedder.linear_2",
+      c->time_dim, c->time_hidden, &t->time_out, &t->time_out_bias);
+}
+
+static void
+load_blocks (const Source *source, H3Transformer *t)
+{
+  const H3TransformerConfig *c = source->config;
+
+  for (gint i = 0; i < c->refiner_layers; i++) {
+    g_autofree gchar *prefix = g_strdup_printf ("token_refiner.%s.%d.",
+        either (source, "blocks", "refiner_blocks"), i);
+
+    load_block (source, prefix, FALSE, &t->refiner[i]);
+  }
+  t->refiner_norm = h3_loader_vector1 (
+      source->loader, "token_refiner.final_norm.weight", c->hidden);
+
+  for (gint i = 0; i < c->layers; i++) {
+    g_autofree gchar *prefix = g_strdup_printf (
+        "%s.%d.", either (source, "blocks", "transformer_blocks"), i);
+
+    load_block (source, prefix, TRUE, &t->blocks[i]);
+  }
+}
+
+static void
+load_final_layer (const Source *source, H3Transformer *t)
+{
+  const H3TransformerConfig *c = source->config;
+
+  t->final_norm = h3_loader_vector1 (source->loader,
+      either (source, "final_layer.norm.weight", "norm_out.norm.weight"),
+      c->hidden);
+  load_linear (source, "final_layer.adaln_proj.linear", "norm_out.linear",
+      H3_N_FINAL_ADALN * (gint64) c->hidden, c->time_dim, &t->final_adaln,
+      &t->final_adaln_bias);
+  load_linear (source, "final_layer.video_out", "proj_out",
+      4 * (gint64) c->video_channels, c->hidden, &t->video_out,
+      &t->video_out_bias);
+  load_linear (source, "final_layer.audio_out", "audio_proj_out",
+      c->audio_channels, c->hidden, &t->audio_out, &t->audio_out_bias);
+}
+
+/* Asks @loader for every tensor: in its dry run @t stays empty. */
+static void
+describe (const Source *source, H3Transformer *t)
+{
+  h3_loader_ignore (source->loader, "rope.inv_freq"); /* recomputed */
+  /* a gate for sparse attention that dense attention does not have */
+  h3_loader_ignore (source->loader, "*.attn.to_gate_compress.weight");
+  load_embeddings (source, t);
+  load_blocks (source, t);
+  load_final_layer (source, t);
+}
+
+static H3Transformer *
+transformer_new (const H3TransformerConfig *config)
+{
+  H3Transformer *t = g_new0 (H3Transformer, 1);
+
+  g_atomic_ref_count_init (&t->refcount);
+  t->config = *config;
+  t->refiner = g_new0 (H3Block, config->refiner_layers);
+  t->blocks = g_new0 (H3Block, config->layers);
+  return t;
+}
+
+/* The dry run: everything is there and has its shape. */
+static gboolean
+check (const Source *source, guint64 *weight_bytes, GError **error)
+{
+  g_autoptr (H3Transformer) nothing = transformer_new (source->config);
+
+  describe (source, nothing);
+  if (weight_bytes)
+    *weight_bytes = h3_loader_bytes (source->loader);
+  return h3_loader_finish (source->loader, error);
+}
+
+static H3TensorSet *
+open_tensors (const H3Checkpoint *checkpoint, GError **error)
+{
+  const gchar *path
+      = h3_checkpoint_path (checkpoint, H3_COMPONENT_TRANSFORMER, error);
+
+  return path ? h3_tensor_set_open (path, error) : NULL;
+}
+
+gboolean
+h3_transformer_plan (const H3Checkpoint *checkpoint,
+    H3TransformerConfig *config, guint64 *weight_bytes, GError **error)
+{
+  g_autoptr (H3TensorSet) set = open_tensors (checkpoint, error);
+  g_autoptr (H3Loader) loader = NULL;
+  Source source = { .config = config };
+
+  if (!set
+      || !h3_transformer_config_read (config, set, &source.diffusers, error))
+    return FALSE;
+  loader = source.loader = h3_loader_new (set, WHAT);
+  return check (&source, weight_bytes, error);
+}
+
+H3Transformer *
+h3_transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
+    const H3Stop *stop, H3LoadProgress progress, gpointer user_data,
+    GError **error)
+{
+  g_autoptr (H3TensorSet) set = open_tensors (checkpoint, error);
+  g_autoptr (H3Loader) loader = NULL;
+  g_autoptr (H3Transformer) transformer = NULL;
+  H3TransformerConfig config;
+  Source source = { .config = &config };
+
+  if (!set
+      || !h3_transformer_config_read (&config, set, &source.diffusers, error))
+    return NULL;
+  loader = source.loader = h3_loader_new (set, WHAT);
+  if (!check (&source, NULL, error)
+      || !h3_loader_begin (loader, device, stop, progress, user_data, error))
+    return NULL;
+
+  transformer = transformer_new (&config);
+  transformer->device = h3_device_ref (device);
+  describe (&source, transformer);
+  if (!h3_loader_finish (loader, error))
+    return NULL;
+  return g_steal_pointer (&transformer);
+}
+
+H3Transformer *
+h3_transformer_ref (H3Transformer *transformer)
+{
+  g_atomic_ref_count_inc (&transformer->refcount);
+  return transformer;
+}
+
+static void
+block_clear (H3Block *block)
+{
+  g_clear_pointer (&block->norm1, h3_tensor_unref);
+  g_clear_pointer (&block->norm2, h3_tensor_unref);
+  g_clear_pointer (&block->q_norm, h3_tensor_unref);
+  g_clear_pointer (&block->k_norm, h3_tensor_unref);
+  g_clear_pointer (&block->qkv, h3_weight_unref);
+  g_clear_pointer (&block->out, h3_weight_unref);
+  g_clear_pointer (&block->fc1, h3_weight_unref);
+  g_clear_pointer (&block->fc2, h3_weight_unref);
+  g_clear_pointer (&block->adaln, h3_weight_unref);
+  g_clear_pointer (&block->adaln_bias, h3_tensor_unref);
+}
+
+static void
+embeddings_clear (H3Transformer *t)
+{
+  g_clear_pointer (&t->video_in, h3_weight_unref);
+  g_clear_pointer (&t->audio_in, h3_weight_unref);
+  g_clear_pointer (&t->condition, h3_weight_unref);
+  g_clear_pointer (&t->video_in_bias, h3_tensor_unref);
+  g_clear_pointer (&t->audio_in_bias, h3_tensor_unref);
+  g_clear_pointer (&t->condition_bias, h3_tensor_unref);
+  g_clear_pointer (&t->time_in, h3_weight_unref);
+  g_clear_pointer (&t->time_out, h3_weight_unref);
+  g_clear_pointer (&t->time_in_bias, h3_tensor_unref);
+  g_clear_pointer (&t->time_out_bias, h3_tensor_unref);
+}
+
+void
+h3_transformer_unref (H3Transformer *t)
+{
+  if (!g_atomic_ref_count_dec (&t->refcount))
+    return;
+
+  embeddings_clear (t);
+  for (gint i = 0; i < t->config.refiner_layers; i++)
+    block_clear (&t->refiner[i]);
+  g_free (t->refiner);
+  g_clear_pointer (&t->refiner_norm, h3_tensor_unref);
+  for (gint i = 0; i < t->config.layers; i++)
+    block_clear (&t->blocks[i]);
+  g_free (t->blocks);
+  g_clear_pointer (&t->final_norm, h3_tensor_unref);
+  g_clear_pointer (&t->final_adaln, h3_weight_unref);
+  g_clear_pointer (&t->video_out, h3_weight_unref);
+  g_clear_pointer (&t->audio_out, h3_weight_unref);
+  g_clear_pointer (&t->final_adaln_bias, h3_tensor_unref);
+  g_clear_pointer (&t->video_out_bias, h3_tensor_unref);
+  g_clear_pointer (&t->audio_out_bias, h3_tensor_unref);
+  g_clear_pointer (&t->device, h3_device_unref);
+  g_free (t);
+}
+
+const H3TransformerConfig *
+h3_transformer_config (const H3Transformer *transformer)
+{
+  return &transformer->config;
+}
