@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Lifetimes of devices and streams, and what a stream remembers of failures. */
+#include "model/ops.h"
+
+H3Device *
+h3_device_ref (H3Device *device)
+{
+  g_return_val_if_fail (device != NULL, NULL);
+  g_atomic_ref_count_inc (&device->refcount);
+  return device;
+}
+
+void
+h3_device_unref (H3Device *device)
+{
+  g_return_if_fail (device != NULL);
+  if (!g_atomic_ref_count_dec (&device->refcount))
+    return;
+  g_free (device->name);
+  device->ops->finalize (device);
+}
+
+H3Stream *
+h3_stream_new (H3Device *device, GError **error)
+{
+  H3Stream *stream;
+
+  g_return_val_if_fail (device != NULL, NULL);
+  stream = device->ops->stream_new (device, error);
+  if (stream)
+    stream->device = h3_device_ref (device);
+  return stream;
+}
+
+void
+h3_stream_free (H3Stream *stream)
+{
+  H3Device *device;
+
+  g_return_if_fail (stream != NULL);
+  device = stream->device;
+  g_clear_error (&stream->error);
+  device->ops->stream_free (stream);
+  h3_device_unref (device);
+}
+
+void
+h3_stream_fail (H3Stream *stream, H3Error code, const gchar *format, ...)
+{
+  va_list args;
+
+  if (stream->error)
+    return;
+  va_start (args, format);
+  stream->error = g_error_new_valist (H3_ERROR, code, format, args);
+  va_end (args);
+}
+
+gboolean
+h3_stream_check (H3Stream *stream, GError **error)
+{
+  if (!stream->error)
+    return TRUE;
+  g_propagate_error (error, g_steal_pointer (&stream->error));
+  return FALSE;
+}
+
+gboolean
+h3_stream_synchronize (H3Stream *stream, GError **error)
+{
+  GError *late = NULL;
+
+  if (!stream->device->ops->stream_synchronize (stream, &late)) {
+    if (stream->error)
+      g_clear_error (&late);
+    else
+      stream->error = late;
+  }
+  return h3_stream_check (stream, error);
+}
