@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A config.json: values by path, checked, with errors that name file and key. */
+/* A config.json: values by path, checked; errors name file and key. */
 #pragma once
 
 #include "model/error.h"
@@ -8,12 +8,17 @@ G_BEGIN_DECLS
 
 typedef struct _H3Config H3Config;
 
+/* H3_ERROR_NOT_FOUND, H3_ERROR_OPEN, or H3_ERROR_READ for no JSON object. */
 H3Config *h3_config_open (const gchar *path, GError **error);
+/* The same from memory. */
+H3Config *h3_config_parse (const gchar *text, gsize length, const gchar *name,
+    GError **error);
 void h3_config_free (H3Config *config);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Config, h3_config_free)
 const gchar *h3_config_path (const H3Config *config);
 
-/* @key may be a path: "text_config.rope_scaling.mrope_section". */
+/* @key may be a path: "text_config.rope_scaling.mrope_section", and go
+ * into an array by number: "sizes.0". A null is taken as absent. */
 gboolean h3_config_has (const H3Config *config, const gchar *key);
 
 /* Each sets @value and returns TRUE; where the key is absent @value keeps what
@@ -28,8 +33,8 @@ gboolean h3_config_get_bool (const H3Config *config, const gchar *key,
 /* Free with g_free(). */
 gboolean h3_config_get_string (const H3Config *config, const gchar *key,
     gchar **value, GError **error);
-/* @n: in, the room in @values; out, how many there are. More than the room is
- * an error. */
+/* @n: in, the room in @values; out, how many there are (an absent key leaves
+ * both as they were). More than the room is an error. */
 gboolean h3_config_get_ints (const H3Config *config, const gchar *key,
     gint64 min, gint64 max, gint *values, guint *n, GError **error);
 gboolean h3_config_get_floats (const H3Config *config, const gchar *key,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* One safetensors file, mapped (checkpoints.md 2). */
+/* One safetensors file (checkpoints.md 2). */
 #pragma once
 
 #include "model/error.h"
@@ -26,26 +26,30 @@ gsize h3_stored_type_size (H3StoredType type);
 
 #define H3_STORED_MAX_RANK 8
 
-/* One tensor of a file. @data is mapped memory at any alignment: copy, do not
- * cast. Valid as long as the file. */
+typedef struct _H3SafeTensors H3SafeTensors;
+
+/* One tensor of a file: where its bytes are, not the bytes. Valid as long as
+ * the file is open. */
 typedef struct {
   const gchar *name;
   H3StoredType type;
   guint rank;
   guint64 shape[H3_STORED_MAX_RANK];
-  const guint8 *data;
+  guint64 offset; /* of its first byte in the file; any alignment */
   guint64 bytes;
-  const gchar *file; /* the path, for messages */
+  const gchar *path; /* of the file, for messages */
+  const H3SafeTensors *file;
 } H3StoredTensor;
-
-typedef struct _H3SafeTensors H3SafeTensors;
 
 /**
  * h3_safetensors_open:
  *
- * Maps @path and makes every check of checkpoints.md 2.3 before any payload is
- * read. Trailing bytes are accepted with one g_warning-free log line (see
- * h3_safetensors_trailing()). Errors name the file and the tensor.
+ * Opens @path and makes every check of checkpoints.md 2.3 before any payload is
+ * read. Bytes after the last tensor are accepted and counted
+ * (h3_safetensors_trailing()). Errors name the file and the tensor:
+ * H3_ERROR_NOT_FOUND, H3_ERROR_OPEN, H3_ERROR_WRONG_TYPE for something that is
+ * no safetensors file (a Git-LFS pointer, a pickle, GGUF) or has a type that is
+ * not supported, H3_ERROR_READ for a damaged one.
  */
 H3SafeTensors *h3_safetensors_open (const gchar *path, GError **error);
 /* The same checks on bytes in memory, which must outlive the result. For tests
@@ -56,10 +60,24 @@ void h3_safetensors_free (H3SafeTensors *file);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3SafeTensors, h3_safetensors_free)
 
 guint h3_safetensors_n_tensors (const H3SafeTensors *file);
+/* In the order of the header. */
 const H3StoredTensor *h3_safetensors_nth (const H3SafeTensors *file, guint n);
+/* NULL when there is none of that name. */
 const H3StoredTensor *h3_safetensors_lookup (const H3SafeTensors *file,
     const gchar *name);
 /* Bytes after the last tensor, normally 0. */
 guint64 h3_safetensors_trailing (const H3SafeTensors *file);
+
+/**
+ * h3_stored_tensor_read:
+ * @first, @n: which bytes of the tensor; outside it is a programming error
+ *
+ * Copies stored bytes to @dest. H3_ERROR_READ when the file has become shorter
+ * or the disk fails. Thread-safe.
+ */
+gboolean h3_stored_tensor_read (const H3StoredTensor *tensor, guint64 first,
+    gsize n, gpointer dest, GError **error);
+/* "[48, 16]", for messages. Free with g_free(). */
+gchar *h3_stored_tensor_shape_string (const H3StoredTensor *tensor);
 
 G_END_DECLS

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Small JSON files of a checkpoint. Private to model/checkpoint. */
+#pragma once
+
+#include <json-glib/json-glib.h>
+
+#include "model/error.h"
+
+G_BEGIN_DECLS
+
+/**
+ * h3_json_parse:
+ * @name: the file, for messages
+ * Returns: (transfer full): the root, an object; H3_ERROR_READ for anything
+ *   that is no JSON object, H3_ERROR_NOT_FOUND and H3_ERROR_OPEN (h3_json_load)
+ *   where there is no file to read
+ */
+JsonNode *h3_json_parse (const gchar *text, gsize length, const gchar *name,
+    GError **error);
+JsonNode *h3_json_load (const gchar *path, GError **error);
+
+G_END_DECLS

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* h3-mkcheckpoint --like DIR --seed N --out DIR [--layout official|diffusers]
+ *
+ * DIR holds FL2VA/ and, where there is one, Ref2VA/: configuration, tokenizer
+ * and index files in the official layout. Written is a complete checkpoint of
+ * that geometry, with random weights by the recipe of tests/golden/README.md.
+ */
+#include "mkcheckpoint.h"
+
+#include <glib/gstdio.h>
+#include <stdlib.h>
+
+static gboolean
+make_dir (const gchar *path, GError **error)
+{
+  if (g_mkdir_with_parents (path, 0777) == 0)
+    return TRUE;
+  g_set_error (error, H3_ERROR, H3_ERROR_OPEN, "%s: cannot make the folder",
+      path);
+  return FALSE;
+}
+
+/* Everything below @from but weights; index files when @with_index. */
+static gboolean
+copy_tree (const gchar *from, const gchar *to, gboolean with_index,
+    GError **error)
+{
+  g_autoptr (GDir) dir = g_dir_open (from, 0, error);
+  const gchar *name;
+
+  if (!dir || !make_dir (to, error))
+    return FALSE;
+  while ((name = g_dir_read_name (dir))) {
+    g_autofree gchar *source = g_build_filename (from, name, NULL);
+    g_autofree gchar *target = g_build_filename (to, name, NULL);
+    g_autofree gchar *text = NULL;
+    gsize length;
+
+    if (g_file_test (source, G_FILE_TEST_IS_DIR)) {
+      if (!copy_tree (source, target, with_index, error))
+        return FALSE;
+      continue;
+    }
+    if (g_str_has_suffix (name, ".safetensors") ||
+        (!with_index && g_str_has_suffix (name, ".safetensors.index.json")))
+      continue;
+    if (!g_file_get_contents (source, &text, &length, error) ||
+        !g_file_set_contents (target, text, length, error))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+/* One component: where its configuration is, where it goes, what it is. */
+typedef struct {
+  const gchar *folder;    /* in the official layout */
+  const gchar *recipe;    /* its name in the recipe */
+  const gchar *weights;   /* the official file's folder, below @folder */
+  const gchar *diffusers; /* folder in the diffusers layout */
+  GPtrArray *(*tensors) (const gchar *dir, GError **error);
+} Component;
+
+static const Component fl2va[] = {
+  { "transformer", "transformer", "", "transformer", mk_transformer_tensors },
+  { "text_encoder", "text_encoder", "", "text_encoder",
+      mk_text_encoder_tensors },
+  { "video_vae", "video_vae", "source", "vae", mk_video_vae_tensors },
+  { "audio_vae", "audio_vae", "", "audio_vae", mk_audio_vae_tensors },
+};
+
+static const Component ref2va[] = {
+  { "transformer", "transformer_ref", "", "transformer_ref",
+      mk_transformer_tensors },
+};
+
+static gboolean
+write_official (const Component *c, const gchar *like, const gchar *out,
+    guint64 seed, GError **error)
+{
+  g_autofree gchar *dir = g_build_filename (like, c->folder, NULL);
+  g_autofree gchar *index =
+      g_build_filename (dir, "model.safetensors.index.json", NULL);
+  g_autofree gchar *target =
+      g_build_filename (out, c->folder, c->weights, NULL);
+  g_autoptr (GPtrArray) tensors = NULL;
+  g_autoptr (GPtrArray) stored = NULL;
+
+  if (!g_file_test (dir, G_FILE_TEST_IS_DIR))
+    return TRUE; /* a checkpoint may lack components */
+  tensors = c->tensors (dir, error);
+  if (!tensors)
+    return FALSE;
+  stored = mk_stored_official (tensors);
+  if (!g_file_test (index, G_FILE_TEST_EXISTS))
+    mk_assign_single (stored, "model.safetensors");
+  else if (!mk_assign_from_index (stored, index, error))
+    return FALSE;
+  return mk_write_weights (stored, target, c->recipe, seed, error);
+}
+
+static gboolean
+head_dim (const gchar *dir, const gchar *file, const gchar *key, gint *value,
+    GError **error)
+{
+  g_autofree gchar *path = g_build_filename (dir, file, NULL);
+  g_autoptr (H3Config) config = h3_config_open (path, error);
+
+  return config && h3_config_get_int (config, key, 1, 1 << 16, value, error);
+}
+
+/* The configuration into @target; *stored, the tensors as diffusers has them.
+ */
+static gboolean
+describe_diffusers (const Component *c, const gchar *dir,
+    const GPtrArray *tensors, const gchar *target, GPtrArray **stored,
+    GError **error)
+{
+  gint dim = 0;
+
+  if (c->tensors == mk_transformer_tensors) {
+    if (!mk_write_diffusers_transformer_config (dir, target, error) ||
+        !head_dim (dir, "config.json", "attention_head_dim", &dim, error))
+      return FALSE;
+    *stored = mk_stored_diffusers_transformer (tensors, dim);
+    mk_assign_in_turn (*stored, "diffusion_pytorch_model", 2);
+  } else if (c->tensors == mk_video_vae_tensors) {
+    if (!mk_write_diffusers_video_vae_config (dir, target, error) ||
+        !head_dim (dir, "source/config.json", "vit_decoder_kwargs.dim_head",
+            &dim, error))
+      return FALSE;
+    *stored = mk_stored_diffusers_video_vae (tensors, dim);
+    mk_assign_single (*stored, "diffusion_pytorch_model.safetensors");
+  } else {
+    if (!mk_write_diffusers_audio_vae_config (dir, target, error))
+      return FALSE;
+    *stored = mk_stored_official (tensors);
+    mk_assign_single (*stored, "diffusion_pytorch_model.safetensors");
+  }
+  return TRUE;
+}
+
+static gboolean
+write_diffusers (const Component *c, const gchar *like, const gchar *out,
+    guint64 seed, GError **error)
+{
+  g_autofree gchar *dir = g_build_filename (like, c->folder, NULL);
+  g_autofree gchar *target = g_build_filename (out, c->diffusers, NULL);
+  g_autofree gchar *index = g_build_filename (target,
+      "diffusion_pytorch_model.safetensors.index.json", NULL);
+  g_autoptr (GPtrArray) tensors = NULL;
+  g_autoptr (GPtrArray) stored = NULL;
+
+  if (!g_file_test (dir, G_FILE_TEST_IS_DIR))
+    return TRUE;
+  if (c->tensors == mk_text_encoder_tensors) /* the same in both layouts */
+    return copy_tree (dir, target, TRUE, error) &&
+           write_official (c, like, out, seed, error);
+  tensors = c->tensors (dir, error);
+  if (!tensors || !make_dir (target, error) ||
+      !describe_diffusers (c, dir, tensors, target, &stored, error))
+    return FALSE;
+  if (c->tensors == mk_transformer_tensors &&
+      !mk_write_index (stored, index, error))
+    return FALSE;
+  return mk_write_weights (stored, target, c->recipe, seed, error);
+}
+
+static gboolean
+make_official (const gchar *like, const gchar *partition,
+    const Component *components, guint n, const gchar *out, guint64 seed,
+    GError **error)
+{
+  g_autofree gchar *from = g_build_filename (like, partition, NULL);
+  g_autofree gchar *to = g_build_filename (out, partition, NULL);
+
+  if (!copy_tree (from, to, TRUE, error))
+    return FALSE;
+  for (guint i = 0; i < n; i++) {
+    if (!write_official (&components[i], from, to, seed, error))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean
+make_diffusers (const gchar *fl, const gchar *ref, const gchar *out,
+    guint64 seed, GError **error)
+{
+  static const gchar *const folders[] = { "tokenizer", "processor" };
+  gboolean with_ref = g_file_test (ref, G_FILE_TEST_IS_DIR);
+
+  if (!make_dir (out, error) ||
+      !mk_write_diffusers_root (fl, with_ref, out, error))
+    return FALSE;
+  for (guint i = 0; i < G_N_ELEMENTS (folders); i++) {
+    g_autofree gchar *from = g_build_filename (fl, folders[i], NULL);
+    g_autofree gchar *to = g_build_filename (out, folders[i], NULL);
+    if (g_file_test (from, G_FILE_TEST_IS_DIR) &&
+        !copy_tree (from, to, TRUE, error))
+      return FALSE;
+  }
+  for (guint i = 0; i < G_N_ELEMENTS (fl2va); i++) {
+    if (!write_diffusers (&fl2va[i], fl, out, seed, error))
+      return FALSE;
+  }
+  for (guint i = 0; with_ref && i < G_N_ELEMENTS (ref2va); i++) {
+    if (!write_diffusers (&ref2va[i], ref, out, seed, error))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean
+make_checkpoint (const gchar *like, const gchar *layout, const gchar *out,
+    guint64 seed, GError **error)
+{
+  g_autofree gchar *fl = g_build_filename (like, "FL2VA", NULL);
+  g_autofree gchar *ref = g_build_filename (like, "Ref2VA", NULL);
+
+  if (g_str_equal (layout, "diffusers"))
+    return make_diffusers (fl, ref, out, seed, error);
+  if (!g_str_equal (layout, "official")) {
+    g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
+        "--layout %s: needed: official or diffusers", layout);
+    return FALSE;
+  }
+  return make_official (like, "FL2VA", fl2va, G_N_ELEMENTS (fl2va), out, seed,
+             error) &&
+         (!g_file_test (ref, G_FILE_TEST_IS_DIR) ||
+             make_official (like, "Ref2VA", ref2va, G_N_ELEMENTS (ref2va), out,
+                 seed, error));
+}
+
+int
+main (int argc, char **argv)
+{
+  g_autofree gchar *like = NULL, *out = NULL, *layout = NULL;
+  gint64 seed = -1;
+  const GOptionEntry entries[] = {
+    { "like", 0, 0, G_OPTION_ARG_FILENAME, &like,
+        "folder with FL2VA/ and Ref2VA/ configuration files", "DIR" },
+    { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, "of the weights", "N" },
+    { "out", 0, 0, G_OPTION_ARG_FILENAME, &out, "folder to write", "DIR" },
+    { "layout", 0, 0, G_OPTION_ARG_STRING, &layout,
+        "official (default) or diffusers", "LAYOUT" },
+    { NULL },
+  };
+  g_autoptr (GOptionContext) context =
+      g_option_context_new ("- write a checkpoint of random weights");
+  g_autoptr (GError) error = NULL;
+
+  g_option_context_add_main_entries (context, entries, NULL);
+  if (!g_option_context_parse (context, &argc, &argv, &error)) {
+    g_printerr ("h3-mkcheckpoint: %s\n", error->message);
+    return EXIT_FAILURE;
+  }
+  if (!like || !out || seed < 0) {
+    g_printerr ("h3-mkcheckpoint: --like DIR, --seed N and --out DIR are "
+                "needed\n");
+    return EXIT_FAILURE;
+  }
+  if (!make_checkpoint (like, layout ? layout : "official", out, seed,
+          &error)) {
+    g_printerr ("h3-mkcheckpoint: %s\n", error->message);
+    return EXIT_FAILURE;
+  }
+  return EXIT_SUCCESS;
+}

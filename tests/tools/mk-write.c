@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Writing safetensors files and their index. One tensor is in memory at a
+ * time, so a checkpoint of the released size can be made too. */
+#include "mkcheckpoint.h"
+
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <json-glib/json-glib.h>
+#include <stdio.h>
+#include <string.h>
+
+static guint64
+stored_bytes (const MkStored *stored)
+{
+  const MkTensor *source = stored->source;
+  return mk_tensor_size (source) / source->shape[0] * stored->n_rows *
+         (source->bf16 ? 2 : 4);
+}
+
+/* The writer's order: the wider type first, then by name. */
+static gint
+compare_stored (gconstpointer a, gconstpointer b)
+{
+  const MkStored *x = *(MkStored *const *) a, *y = *(MkStored *const *) b;
+
+  if (x->source->bf16 != y->source->bf16)
+    return x->source->bf16 ? 1 : -1;
+  return strcmp (x->name, y->name);
+}
+
+static void
+append_shape (GString *string, const MkStored *stored)
+{
+  const MkTensor *source = stored->source;
+
+  g_string_append_printf (string, "[%" G_GINT64_FORMAT, stored->n_rows);
+  for (guint d = 1; d < source->rank; d++)
+    g_string_append_printf (string, ",%" G_GINT64_FORMAT, source->shape[d]);
+  g_string_append_c (string, ']');
+}
+
+/* Names are our own and need no escapes. */
+static GString *
+make_header (const GPtrArray *tensors)
+{
+  GString *json = g_string_new ("{\"__metadata__\":{\"format\":\"pt\"}");
+  guint64 begin = 0;
+
+  for (guint i = 0; i < tensors->len; i++) {
+    const MkStored *stored = tensors->pdata[i];
+    guint64 end = begin + stored_bytes (stored);
+
+    g_string_append_printf (json,
+        ",\"%s\":{\"dtype\":\"%s\",\"shape\":", stored->name,
+        stored->source->bf16 ? "BF16" : "F32");
+    append_shape (json, stored);
+    g_string_append_printf (json,
+        ",\"data_offsets\":[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]}",
+        begin, end);
+    begin = end;
+  }
+  g_string_append_c (json, '}');
+  while (json->len % 8)
+    g_string_append_c (json, ' ');
+  return json;
+}
+
+/* The official row that is row @i of @stored. */
+static gint64
+source_row (const MkStored *stored, gint64 i)
+{
+  gint64 half = stored->n_rows / 2, d = stored->head_dim;
+
+  switch (stored->rows) {
+    case MK_ROWS_PART:
+      return i / d * 3 * d + stored->part * d + i % d;
+    case MK_ROWS_SWAP_HALVES:
+      return i < half ? i + half : i - half;
+    default:
+      return i;
+  }
+}
+
+/* Round to nearest, ties to even; the recipe has no NaN. */
+static guint16
+bfloat16 (gfloat value)
+{
+  guint32 bits;
+
+  memcpy (&bits, &value, 4);
+  return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+}
+
+static gboolean
+write_tensor (FILE *file, const MkStored *stored, const gchar *component,
+    guint64 seed)
+{
+  const MkTensor *source = stored->source;
+  g_autofree gfloat *values = mk_values (source, component, seed);
+  gint64 cols = mk_tensor_size (source) / source->shape[0];
+  g_autofree guint16 *narrow = g_new (guint16, cols);
+
+  for (gint64 i = 0; i < stored->n_rows; i++) {
+    const gfloat *row = values + source_row (stored, i) * cols;
+
+    for (gint64 j = 0; source->bf16 && j < cols; j++)
+      narrow[j] = bfloat16 (row[j]);
+    if (source->bf16 ? fwrite (narrow, 2, cols, file) != (gsize) cols
+                     : fwrite (row, 4, cols, file) != (gsize) cols)
+      return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean
+write_shard (const gchar *path, const GPtrArray *tensors,
+    const gchar *component, guint64 seed, GError **error)
+{
+  g_autoptr (GString) header = make_header (tensors);
+  guint64 length = GUINT64_TO_LE (header->len);
+  FILE *file = g_fopen (path, "wb");
+  gboolean ok = file && fwrite (&length, 8, 1, file) == 1 &&
+                fwrite (header->str, header->len, 1, file) == 1;
+
+  for (guint i = 0; ok && i < tensors->len; i++)
+    ok = write_tensor (file, tensors->pdata[i], component, seed);
+  if (file && fclose (file) != 0)
+    ok = FALSE;
+  if (!ok)
+    g_set_error (error, H3_ERROR, H3_ERROR_OPEN, "%s: cannot write (%s)", path,
+        g_strerror (errno));
+  return ok;
+}
+
+gboolean
+mk_write_weights (GPtrArray *stored, const gchar *dir, const gchar *component,
+    guint64 seed, GError **error)
+{
+  g_autoptr (GHashTable) shards = g_hash_table_new_full (g_str_hash,
+      g_str_equal, NULL, (GDestroyNotify) g_ptr_array_unref);
+  GHashTableIter iter;
+  gpointer name, tensors;
+
+  g_ptr_array_sort (stored, compare_stored);
+  for (guint i = 0; i < stored->len; i++) {
+    MkStored *tensor = stored->pdata[i];
+    GPtrArray *shard = g_hash_table_lookup (shards, tensor->shard);
+    if (!shard) {
+      shard = g_ptr_array_new ();
+      g_hash_table_insert (shards, tensor->shard, shard);
+    }
+    g_ptr_array_add (shard, tensor);
+  }
+  g_hash_table_iter_init (&iter, shards);
+  while (g_hash_table_iter_next (&iter, &name, &tensors)) {
+    g_autofree gchar *path = g_build_filename (dir, name, NULL);
+    if (!write_shard (path, tensors, component, seed, error))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+gboolean
+mk_write_index (const GPtrArray *stored, const gchar *path, GError **error)
+{
+  g_autoptr (GString) json = g_string_new (NULL);
+  guint64 total = 0;
+
+  for (guint i = 0; i < stored->len; i++)
+    total += stored_bytes (stored->pdata[i]);
+  g_string_append_printf (json,
+      "{\"metadata\":{\"total_size\":%" G_GUINT64_FORMAT "},\"weight_map\":{",
+      total);
+  for (guint i = 0; i < stored->len; i++) {
+    const MkStored *tensor = stored->pdata[i];
+    g_string_append_printf (json, "%s\n\"%s\":\"%s\"", i ? "," : "",
+        tensor->name, tensor->shard);
+  }
+  g_string_append (json, "}}\n");
+  return g_file_set_contents (path, json->str, json->len, error);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* h3-mkcheckpoint: a complete checkpoint of random weights, by the recipe of
+ * tests/golden/README.md. The parts of the program. */
+#pragma once
+
+#include "model/checkpoint/config.h"
+
+#define MK_MAX_RANK 5
+
+/* A tensor by its official name. */
+typedef struct {
+  gchar *name;
+  guint rank;
+  gint64 shape[MK_MAX_RANK];
+  gboolean bf16;
+} MkTensor;
+
+void mk_tensor_free (MkTensor *tensor);
+gint64 mk_tensor_size (const MkTensor *tensor);
+
+/* How rows of a stored tensor are taken from the official one's. */
+typedef enum {
+  MK_ROWS_SAME,
+  MK_ROWS_PART,        /* q, k or v out of rows grouped per head */
+  MK_ROWS_SWAP_HALVES, /* [gate; value] to [value; gate] */
+} MkRows;
+
+/* A tensor as it is written. */
+typedef struct {
+  gchar *name;
+  const MkTensor *source; /* not owned */
+  MkRows rows;
+  guint part; /* 0 q, 1 k, 2 v */
+  gint64 head_dim;
+  gint64 n_rows; /* shape[0] */
+  gchar *shard;  /* file name */
+} MkStored;
+
+void mk_stored_free (MkStored *stored);
+
+/* Shapes, from a component's configuration (mk-shapes.c). Each returns an array
+ * of MkTensor. @dir: the component's folder in the official layout */
+GPtrArray *mk_transformer_tensors (const gchar *dir, GError **error);
+GPtrArray *mk_text_encoder_tensors (const gchar *dir, GError **error);
+GPtrArray *mk_video_vae_tensors (const gchar *dir, GError **error);
+GPtrArray *mk_audio_vae_tensors (const gchar *dir, GError **error);
+
+/* Numbers (mk-values.c): the float32 values of @tensor before any rounding to
+ * bfloat16, in a buffer to be freed with g_free(). @component: its name in the
+ * recipe */
+gfloat *mk_values (const MkTensor *tensor, const gchar *component,
+    guint64 seed);
+
+/* Names and row orders (mk-layout.c): arrays of MkStored over @tensors */
+GPtrArray *mk_stored_official (const GPtrArray *tensors);
+GPtrArray *mk_stored_diffusers_transformer (const GPtrArray *tensors,
+    gint64 head_dim);
+GPtrArray *mk_stored_diffusers_video_vae (const GPtrArray *tensors,
+    gint64 head_dim);
+/* Which file each goes to: the index's, one, or @n_shards in turn. */
+gboolean mk_assign_from_index (GPtrArray *stored, const gchar *index,
+    GError **error);
+void mk_assign_single (GPtrArray *stored, const gchar *file);
+void mk_assign_in_turn (GPtrArray *stored, const gchar *stem, guint n_shards);
+
+/* Files (mk-write.c). */
+gboolean mk_write_weights (GPtrArray *stored, const gchar *dir,
+    const gchar *component, guint64 seed, GError **error);
+gboolean mk_write_index (const GPtrArray *stored, const gchar *path,
+    GError **error);
+
+/* The diffusers configuration out of the official one (mk-configs.c), into the
+ * folder @out. @like: the partition's folder */
+gboolean mk_write_diffusers_transformer_config (const gchar *dir,
+    const gchar *out, GError **error);
+gboolean mk_write_diffusers_video_vae_config (const gchar *dir,
+    const gchar *out, GError **error);
+gboolean mk_write_diffusers_audio_vae_config (const gchar *dir,
+    const gchar *out, GError **error);
+gboolean mk_write_diffusers_root (const gchar *like, gboolean with_ref,
+    const gchar *out, GError **error);
