@@ -81,7 +81,8 @@ struct _GstH3Common {
   GThread *loader;
   guint loads, load_ms; /* of the model last held */
   gint stopping;  /* atomic: the element goes down, loading must end */
-  gint reported;  /* atomic: this failure has its error message */
+  gint reported;  /* atomic: this failure has its error message; the next
+                     acquire that works begins anew */
 };
 
 /* Installs the shared properties and the action signal `unload`. */

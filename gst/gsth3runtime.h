@@ -26,12 +26,16 @@ H3Device *gst_h3_runtime_get_device (GstH3Backend backend, gint ordinal,
  * GstH3ModelKind: a component as the table of shared models sees it; static
  * @name: for messages: "transformer"
  * @component: whose files it is read from
+ * @also: (array length=n_also): other components it reads, so that a change of
+ *   their files makes another model; NULL = none
  * @plan: checks names and shapes, allocates nothing
  * @load: returns the model
  */
 typedef struct {
   const gchar *name;
   H3Component component;
+  const H3Component *also;
+  guint n_also;
   gboolean (*plan) (const H3Checkpoint *checkpoint, guint64 *weight_bytes,
       GError **error);
   gpointer (*load) (const H3Checkpoint *checkpoint, H3Device *device,

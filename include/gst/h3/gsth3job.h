@@ -11,7 +11,8 @@ G_BEGIN_DECLS
  *
  * A GstCustomMeta, so any binding can read its structure. Fields, each present
  * once the element that decides it has run:
- * - task (string), prompt-sha256 (string, hex), tokens (uint): h3textenc
+ * - task (string), prompt-sha256 (string, hex), tokens (uint): h3textenc; and
+ *   prompt (string), which h3denoise does not pass on
  * - job (uint64, counts from 0), seed (uint64), steps (uint), frames (uint,
  *   pictures in the clip), width, height (int, pixels), model (string): h3denoise
  */

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "gst/gsth3enums.h"
+
+GType
+gst_h3_enum_register (gsize *once, const gchar *name, const GEnumValue *values)
+{
+  if (g_once_init_enter (once))
+    g_once_init_leave (once, g_enum_register_static (name, values));
+  return *once;
+}
+
+GType
+gst_h3_backend_get_type (void)
+{
+  static gsize type;
+  static const GEnumValue values[] = {
+    { GST_H3_BACKEND_AUTO,
+        "A usable GPU if this build has CUDA, else the CPU; $H3_BACKEND "
+        "overrides it", "auto" },
+    { GST_H3_BACKEND_CUDA, "An NVIDIA GPU, or an error", "cuda" },
+    { GST_H3_BACKEND_CPU, "The CPU, in float32", "cpu" },
+    { 0 }
+  };
+
+  return gst_h3_enum_register (&type, "GstH3Backend", values);
+}
+
+GType
+gst_h3_residency_get_type (void)
+{
+  static gsize type;
+  static const GEnumValue values[] = {
+    { GST_H3_RESIDENCY_PIPELINE,
+        "Free the model when the last element that uses it goes to NULL",
+        "pipeline" },
+    { GST_H3_RESIDENCY_PROCESS,
+        "Keep the model until \"unload\" or the end of the process, so that the "
+        "next pipeline starts at once", "process" },
+    { 0 }
+  };
+
+  return gst_h3_enum_register (&type, "GstH3Residency", values);
+}
+
+GType
+gst_h3_preload_get_type (void)
+{
+  static gsize type;
+  static const GEnumValue values[] = {
+    { GST_H3_PRELOAD_NONE, "Load when the first prompt needs it", "none" },
+    { GST_H3_PRELOAD_READY, "Begin loading when going to READY", "ready" },
+    { GST_H3_PRELOAD_PAUSED, "Begin loading when going to PAUSED", "paused" },
+    { 0 }
+  };
+
+  return gst_h3_enum_register (&type, "GstH3Preload", values);
+}

@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/**
+ * SECTION:element-h3textenc
+ * @title: h3textenc
+ * @short_description: Turns prompts into the embeddings that h3denoise wants
+ *
+ * Text comes in, prompt embeddings go out: H3's tokenizer and the language model
+ * up to the state after layer 50.
+ *
+ * In a BYTES segment (filesrc, fdsrc) everything until EOS is one prompt, however
+ * the source cuts it; one newline at the end is dropped. In a TIME segment
+ * (appsrc) every buffer is one prompt. The text is taken as it is: no trimming, no
+ * templates; a NUL is an ordinary character.
+ *
+ * An empty prompt, invalid UTF-8, and more than `max-tokens` tokens are an error
+ * message STREAM FORMAT that says where; nothing is truncated or replaced. EOS
+ * without any prompt passes as EOS.
+ *
+ * Each prompt leaves as one buffer of float32 [tokens, hidden], with the
+ * custom meta `GstH3JobMeta` (task, tokens, prompt, prompt-sha256).
+ *
+ * ## Example launch line
+ * |[
+ * gst-launch-1.0 filesrc location=prompt.txt ! text/x-raw,format=utf8 ! h3textenc ! filesink location=embeds.f32
+ * ]|
+ *
+ * Since: 0.1
+ */
+#include "gst/gsth3textenc.h"
+
+#include <string.h>
+
+#include "gst/gsth3common.h"
+#include "gst/gsth3elements.h"
+#include "gst/gsth3tensor.h"
+#include "model/text/presentation.h"
+#include "model/text/text-model.h"
+
+GST_DEBUG_CATEGORY_STATIC (gst_h3_text_enc_debug);
+#define GST_CAT_DEFAULT gst_h3_text_enc_debug
+
+#define DEFAULT_MAX_TOKENS 0
+
+/* 262144 tokens, the most that H3 takes, are about 1 MiB of text. */
+#define MAX_PROMPT_BYTES (8 * 1024 * 1024)
+
+enum {
+  PROP_MAX_TOKENS = GST_H3_N_COMMON_PROPS,
+};
+
+static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE ("sink",
+    GST_PAD_SINK, GST_PAD_ALWAYS,
+    GST_STATIC_CAPS ("text/x-raw, format = (string) utf8"));
+
+static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE ("src",
+    GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS (GST_H3_EMBEDS_CAPS));
+
+struct _GstH3TextEnc {
+  GstAggregator parent;
+
+  GstH3Common common;
+  GstAggregatorPad *sinkpad; /* owned by the element */
+
+  /* settings, under the object lock */
+  guint max_tokens;
+
+  /* from NULL→READY on */
+  H3TextConfig config;
+
+  /* of the source pad's task */
+  GString *collected; /* of a BYTES segment, until EOS */
+  H3Stream *stream;
+  gint cancel; /* atomic: end the prompt being encoded */
+
+  /* numbers, under the object lock */
+  guint64 prompts, tokens;
+  guint encode_ms;
+};
+
+/* --- the model: tokenizer and language model, shared as one --- */
+
+typedef struct {
+  H3Tokenizer *tokenizer;
+  H3TextModel *text;
+} TextModels;
+
+static void
+text_models_free (gpointer data)
+{
+  TextModels *models = data;
+
+  g_clear_pointer (&models->tokenizer, h3_tokenizer_free);
+  g_clear_pointer (&models->text, h3_text_model_unref);
+  g_free (models);
+}
+
+static gpointer
+text_models_load (const H3Checkpoint *checkpoint, H3Device *device,
+    const H3Stop *stop, H3LoadProgress progress, gpointer user_data,
+    GError **error)
+{
+  TextModels *models = g_new0 (TextModels, 1);
+  const gchar *dir =
+      h3_checkpoint_path (checkpoint, H3_COMPONENT_TOKENIZER, error);
+
+  if (dir)
+    models->tokenizer = h3_tokenizer_load (dir, error);
+  if (models->tokenizer) {
+    models->text = h3_text_model_load (checkpoint, device, stop, progress,
+        user_data, error);
+  }
+  if (!models->text) {
+    text_models_free (models);
+    return NULL;
+  }
+  return models;
+}
+
+static gboolean
+text_models_plan (const H3Checkpoint *checkpoint, guint64 *weight_bytes,
+    GError **error)
+{
+  H3TextConfig config;
+
+  return h3_checkpoint_path (checkpoint, H3_COMPONENT_TOKENIZER, error) &&
+      h3_text_model_plan (checkpoint, &config, weight_bytes, error);
+}
+
+static const H3Component tokenizer_too[] = { H3_COMPONENT_TOKENIZER };
+
+static const GstH3ModelKind text_kind = {
+  .name = "text encoder",
+  .component = H3_COMPONENT_TEXT_ENCODER,
+  .also = tokenizer_too,
+  .n_also = G_N_ELEMENTS (tokenizer_too),
+  .plan = text_models_plan,
+  .load = text_models_load,
+  .unref = text_models_free,
+};
+
+static gboolean
+text_enc_opened (GstElement *element, const H3Checkpoint *checkpoint,
+    GError **error)
+{
+  guint64 bytes;
+
+  return h3_text_model_plan (checkpoint, &GST_H3_TEXT_ENC (element)->config,
+      &bytes, error);
+}
+
+static void
+text_enc_add_stats (GstElement *element, GstStructure *stats)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (element);
+
+  GST_OBJECT_LOCK (self);
+  gst_structure_set (stats, "prompts", G_TYPE_UINT64, self->prompts, "tokens",
+      G_TYPE_UINT64, self->tokens, "encode-ms", G_TYPE_UINT, self->encode_ms,
+      NULL);
+  GST_OBJECT_UNLOCK (self);
+}
+
+static const GstH3CommonFuncs common_funcs = {
+  .kind = &text_kind,
+  .opened = text_enc_opened,
+  .add_stats = text_enc_add_stats,
+};
+
+G_DEFINE_TYPE (GstH3TextEnc, gst_h3_text_enc, GST_TYPE_AGGREGATOR)
+GST_ELEMENT_REGISTER_DEFINE_WITH_CODE (h3textenc, "h3textenc", GST_RANK_NONE,
+    GST_TYPE_H3_TEXT_ENC,
+    GST_DEBUG_CATEGORY_INIT (gst_h3_text_enc_debug, "h3textenc", 0,
+        "H3 text encoder"))
+
+/* --- one prompt --- */
+
+static gboolean
+should_stop (gpointer data)
+{
+  GstH3TextEnc *self = data;
+
+  return g_atomic_int_get (&self->cancel);
+}
+
+static guint
+max_tokens (GstH3TextEnc *self)
+{
+  guint limit;
+
+  GST_OBJECT_LOCK (self);
+  limit = self->max_tokens;
+  GST_OBJECT_UNLOCK (self);
+  return limit ? MIN (limit, (guint) self->config.max_positions)
+               : (guint) self->config.max_positions;
+}
+
+/* Caps for this prompt in the memory that downstream takes. */
+static GstCaps *
+choose_caps (GstH3TextEnc *self, const GstH3EmbedsInfo *info, GError **error)
+{
+  GstPad *src = GST_AGGREGATOR_SRC_PAD (self);
+  GstCaps *system = gst_h3_embeds_info_to_caps (info, FALSE);
+  GstCaps *offer = gst_h3_caps_with_features (system);
+  GstCaps *accepted = gst_pad_peer_query_caps (src, offer);
+  GstCaps *caps = NULL;
+
+  gst_caps_unref (system);
+  if (gst_caps_is_empty (accepted)) {
+    GstCaps *wanted = gst_pad_peer_query_caps (src, NULL);
+
+    g_set_error (error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+        "What follows does not take these prompt embeddings: they are %"
+        GST_PTR_FORMAT ", it takes %" GST_PTR_FORMAT, offer, wanted);
+    gst_caps_unref (wanted);
+  } else {
+    caps = gst_caps_fixate (gst_caps_ref (accepted));
+  }
+  gst_caps_unref (accepted);
+  gst_caps_unref (offer);
+  return caps;
+}
+
+static H3Tensor *
+encode (GstH3TextEnc *self, const gchar *text, gsize size, const H3Stop *stop,
+    GError **error)
+{
+  H3Presentation presentation = { NULL, };
+  H3Tensor *embeds = NULL;
+  TextModels *models = gst_h3_common_acquire (&self->common, stop, error);
+
+  if (!models)
+    return NULL;
+  if (!self->stream &&
+      !(self->stream = h3_stream_new (self->common.device, error)))
+    return NULL;
+  if (!h3_presentation_t2va (models->tokenizer, text, size, max_tokens (self),
+          &presentation, error))
+    return NULL;
+  embeds = h3_text_model_encode (models->text, self->stream,
+      (const gint32 *) presentation.ids->data, presentation.ids->len, stop,
+      NULL, error);
+  h3_presentation_clear (&presentation);
+  return embeds;
+}
+
+/* The prompt as a string field, which cannot hold a NUL. */
+static gchar *
+displayable (const gchar *text, gsize size)
+{
+  gchar *copy = g_malloc (size + 1);
+
+  for (gsize i = 0; i < size; i++)
+    copy[i] = text[i] ? text[i] : ' ';
+  copy[size] = '\0';
+  return copy;
+}
+
+static GstBuffer *
+make_buffer (H3Tensor *embeds, const gchar *text, gsize size)
+{
+  GstBuffer *buffer = gst_h3_tensor_to_buffer (embeds);
+  gchar *prompt = displayable (text, size);
+  gchar *sha256 = g_compute_checksum_for_data (G_CHECKSUM_SHA256,
+      (const guchar *) text, size);
+  GstStructure *job = gst_structure_new (GST_H3_JOB_META_NAME, "task",
+      G_TYPE_STRING, "t2va", "tokens", G_TYPE_UINT,
+      (guint) embeds->shape[0], "prompt", G_TYPE_STRING, prompt,
+      "prompt-sha256", G_TYPE_STRING, sha256, NULL);
+
+  gst_h3_buffer_add_job (buffer, job);
+  gst_structure_free (job);
+  g_free (sha256);
+  g_free (prompt);
+  return buffer;
+}
+
+static void
+count (GstH3TextEnc *self, gint64 tokens, gint64 start)
+{
+  guint ms = (g_get_monotonic_time () - start) / 1000;
+
+  GST_OBJECT_LOCK (self);
+  self->prompts++;
+  self->tokens += tokens;
+  self->encode_ms = ms;
+  GST_OBJECT_UNLOCK (self);
+  GST_INFO_OBJECT (self, "encoded %" G_GINT64_FORMAT " tokens in %u ms",
+      tokens, ms);
+}
+
+static GstBuffer *
+encode_to_buffer (GstH3TextEnc *self, const gchar *text, gsize size,
+    GError **error)
+{
+  const H3Stop stop = { should_stop, self };
+  gint64 start = g_get_monotonic_time ();
+  H3Tensor *embeds = encode (self, text, size, &stop, error);
+  GstH3EmbedsInfo info;
+  GstBuffer *buffer = NULL;
+  GstCaps *caps;
+
+  if (!embeds)
+    return NULL;
+  info = (GstH3EmbedsInfo) { "t2va", GST_H3_TYPE_FLOAT32, embeds->shape[0],
+    embeds->shape[1] };
+  caps = choose_caps (self, &info, error);
+  if (caps) {
+    gst_aggregator_set_src_caps (GST_AGGREGATOR (self), caps);
+    gst_caps_unref (caps);
+    buffer = make_buffer (embeds, text, size);
+    count (self, info.tokens, start);
+  }
+  h3_tensor_unref (embeds);
+  return buffer;
+}
+
+/* Encodes one prompt and pushes it. @time: of the buffer it came in, or NULL */
+static GstFlowReturn
+process_prompt (GstH3TextEnc *self, const gchar *text, gsize size,
+    GstBuffer *time)
+{
+  GstH3ProgressReport report = { NULL, };
+  GError *error = NULL;
+  GstBuffer *buffer;
+
+  gst_h3_progress_start (&report, GST_ELEMENT_CAST (self), "encode", "prompt",
+      self->prompts, 1, self->common.weight_bytes, "encoding the prompt");
+  buffer = encode_to_buffer (self, text, size, &error);
+  if (!buffer) {
+    gboolean cancelled =
+        g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED);
+    gboolean negotiation = g_error_matches (error, GST_CORE_ERROR,
+        GST_CORE_ERROR_NEGOTIATION);
+
+    gst_h3_common_fail (&self->common, g_error_copy (error));
+    gst_h3_progress_end (&report, error);
+    g_error_free (error);
+    return cancelled ? GST_FLOW_FLUSHING
+        : negotiation ? GST_FLOW_NOT_NEGOTIATED : GST_FLOW_ERROR;
+  }
+  gst_h3_progress_end (&report, NULL);
+  if (time) {
+    GST_BUFFER_PTS (buffer) = GST_BUFFER_PTS (time);
+    GST_BUFFER_DURATION (buffer) = GST_BUFFER_DURATION (time);
+  }
+  return gst_aggregator_finish_buffer (GST_AGGREGATOR (self), buffer);
+}
+
+/* --- collecting --- */
+
+static gboolean
+is_bytes (GstH3TextEnc *self)
+{
+  gboolean bytes;
+
+  GST_OBJECT_LOCK (self->sinkpad);
+  bytes = self->sinkpad->segment.format == GST_FORMAT_BYTES;
+  GST_OBJECT_UNLOCK (self->sinkpad);
+  return bytes;
+}
+
+static GstFlowReturn
+fail_format (GstH3TextEnc *self, const gchar *message)
+{
+  gst_h3_common_fail (&self->common,
+      g_error_new_literal (H3_ERROR, H3_ERROR_FORMAT, message));
+  return GST_FLOW_ERROR;
+}
+
+static GstFlowReturn
+take_buffer (GstH3TextEnc *self, GstBuffer *buffer)
+{
+  GstMapInfo map;
+  GstFlowReturn ret = GST_FLOW_OK;
+  gsize pending = self->collected ? self->collected->len : 0;
+
+  if (gst_buffer_get_size (buffer) > MAX_PROMPT_BYTES - pending) {
+    return fail_format (self, "The prompt is larger than 8 MiB, far beyond "
+        "what the model can read");
+  }
+  if (!gst_buffer_map (buffer, &map, GST_MAP_READ))
+    return fail_format (self, "The prompt's buffer cannot be read");
+  if (is_bytes (self)) {
+    if (!self->collected)
+      self->collected = g_string_new (NULL);
+    g_string_append_len (self->collected, (const gchar *) map.data, map.size);
+  } else {
+    ret = process_prompt (self, (const gchar *) map.data, map.size, buffer);
+  }
+  gst_buffer_unmap (buffer, &map);
+  return ret;
+}
+
+/* EOS: what a BYTES segment brought is one prompt, without the newline that
+ * editors and echo put at the end. */
+static GstFlowReturn
+take_eos (GstH3TextEnc *self)
+{
+  GString *text = g_steal_pointer (&self->collected);
+  GstFlowReturn ret;
+
+  if (!text)
+    return GST_FLOW_EOS;
+  if (text->len > 0 && text->str[text->len - 1] == '\n')
+    g_string_truncate (text, text->len - 1);
+  ret = process_prompt (self, text->str, text->len, NULL);
+  g_string_free (text, TRUE);
+  return ret == GST_FLOW_OK ? GST_FLOW_EOS : ret;
+}
+
+static GstFlowReturn
+gst_h3_text_enc_aggregate (GstAggregator *aggregator, gboolean timeout)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
+  GstBuffer *buffer = gst_aggregator_pad_pop_buffer (self->sinkpad);
+  GstFlowReturn ret = GST_FLOW_OK;
+
+  if (!buffer) {
+    return gst_aggregator_pad_is_eos (self->sinkpad)
+        ? take_eos (self) : GST_AGGREGATOR_FLOW_NEED_DATA;
+  }
+  /* what GstAggregator makes of a GAP event: no prompt */
+  if (!GST_BUFFER_FLAG_IS_SET (buffer, GST_BUFFER_FLAG_GAP) ||
+      gst_buffer_get_size (buffer) > 0)
+    ret = take_buffer (self, buffer);
+  gst_buffer_unref (buffer);
+  return ret;
+}
+
+/* Caps are known with each prompt's length and set then. */
+static gboolean
+gst_h3_text_enc_negotiate (GstAggregator *aggregator)
+{
+  return TRUE;
+}
+
+static gboolean
+gst_h3_text_enc_sink_event (GstAggregator *aggregator, GstAggregatorPad *pad,
+    GstEvent *event)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
+
+  switch (GST_EVENT_TYPE (event)) {
+    case GST_EVENT_FLUSH_START:
+      /* before the base class waits for the task that may be encoding */
+      g_atomic_int_set (&self->cancel, TRUE);
+      break;
+    case GST_EVENT_TAG:
+      /* of the text's source, not of the clip */
+      gst_event_unref (event);
+      return TRUE;
+    default:
+      break;
+  }
+  return GST_AGGREGATOR_CLASS (gst_h3_text_enc_parent_class)->sink_event (
+      aggregator, pad, event);
+}
+
+static void
+forget (GstH3TextEnc *self)
+{
+  if (self->collected)
+    g_string_free (g_steal_pointer (&self->collected), TRUE);
+}
+
+static GstFlowReturn
+gst_h3_text_enc_flush (GstAggregator *aggregator)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
+
+  forget (self);
+  g_atomic_int_set (&self->cancel, FALSE);
+  return GST_FLOW_OK;
+}
+
+static gboolean
+gst_h3_text_enc_start (GstAggregator *aggregator)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
+
+  g_atomic_int_set (&self->cancel, FALSE);
+  return TRUE;
+}
+
+static gboolean
+gst_h3_text_enc_stop (GstAggregator *aggregator)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
+
+  forget (self);
+  g_clear_pointer (&self->stream, h3_stream_free);
+  return TRUE;
+}
+
+static GstStateChangeReturn
+gst_h3_text_enc_change_state (GstElement *element, GstStateChange transition)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (element);
+  GstStateChangeReturn ret;
+
+  if (!gst_h3_common_before_state_change (&self->common, transition))
+    return GST_STATE_CHANGE_FAILURE;
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY)
+    g_atomic_int_set (&self->cancel, TRUE);
+  ret = GST_ELEMENT_CLASS (gst_h3_text_enc_parent_class)->change_state (
+      element, transition);
+  gst_h3_common_after_state_change (&self->common, transition, ret);
+  return ret;
+}
+
+static void
+gst_h3_text_enc_set_property (GObject *object, guint prop_id,
+    const GValue *value, GParamSpec *pspec)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (object);
+
+  if (gst_h3_common_set_property (&self->common, prop_id, value))
+    return;
+  switch (prop_id) {
+    case PROP_MAX_TOKENS:
+      GST_OBJECT_LOCK (self);
+      self->max_tokens = g_value_get_uint (value);
+      GST_OBJECT_UNLOCK (self);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, prop_id, pspec);
+      break;
+  }
+}
+
+static void
+gst_h3_text_enc_get_property (GObject *object, guint prop_id, GValue *value,
+    GParamSpec *pspec)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (object);
+
+  if (gst_h3_common_get_property (&self->common, prop_id, value))
+    return;
+  switch (prop_id) {
+    case PROP_MAX_TOKENS:
+      GST_OBJECT_LOCK (self);
+      g_value_set_uint (value, self->max_tokens);
+      GST_OBJECT_UNLOCK (self);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, prop_id, pspec);
+      break;
+  }
+}
+
+static void
+gst_h3_text_enc_finalize (GObject *object)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (object);
+
+  gst_h3_common_clear (&self->common);
+  G_OBJECT_CLASS (gst_h3_text_enc_parent_class)->finalize (object);
+}
+
+static void
+gst_h3_text_enc_class_init (GstH3TextEncClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  GstElementClass *element_class = GST_ELEMENT_CLASS (klass);
+  GstAggregatorClass *aggregator_class = GST_AGGREGATOR_CLASS (klass);
+
+  object_class->set_property = gst_h3_text_enc_set_property;
+  object_class->get_property = gst_h3_text_enc_get_property;
+  object_class->finalize = gst_h3_text_enc_finalize;
+  element_class->change_state = gst_h3_text_enc_change_state;
+  aggregator_class->aggregate = gst_h3_text_enc_aggregate;
+  aggregator_class->negotiate = gst_h3_text_enc_negotiate;
+  aggregator_class->sink_event = gst_h3_text_enc_sink_event;
+  aggregator_class->flush = gst_h3_text_enc_flush;
+  aggregator_class->start = gst_h3_text_enc_start;
+  aggregator_class->stop = gst_h3_text_enc_stop;
+
+  gst_h3_common_class_init (element_class);
+  g_object_class_install_property (object_class, PROP_MAX_TOKENS,
+      g_param_spec_uint ("max-tokens", "Maximum tokens",
+          "Tokens a prompt may have; a longer prompt is an error, nothing is "
+          "truncated. 0 = as many as the model has positions (262144).",
+          0, G_MAXINT, DEFAULT_MAX_TOKENS,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+              GST_PARAM_MUTABLE_PLAYING));
+
+  gst_element_class_add_static_pad_template_with_gtype (element_class,
+      &sink_template, GST_TYPE_AGGREGATOR_PAD);
+  gst_element_class_add_static_pad_template_with_gtype (element_class,
+      &src_template, GST_TYPE_AGGREGATOR_PAD);
+  gst_element_class_set_static_metadata (element_class, "H3 text encoder",
+      "Filter/Converter/Text",
+      "Turns text prompts into the prompt embeddings of MiniMax H3, one buffer a "
+      "prompt: all text of a BYTES stream is one prompt, each buffer of a TIME "
+      "stream is one",
+      "The gst-h3 developers");
+}
+
+static void
+gst_h3_text_enc_init (GstH3TextEnc *self)
+{
+  GstPadTemplate *template =
+      gst_element_class_get_pad_template (GST_ELEMENT_GET_CLASS (self), "sink");
+
+  gst_h3_common_init (&self->common, GST_ELEMENT_CAST (self), &common_funcs);
+  self->max_tokens = DEFAULT_MAX_TOKENS;
+  self->sinkpad = g_object_new (GST_TYPE_AGGREGATOR_PAD, "name", "sink",
+      "direction", GST_PAD_SINK, "template", template, NULL);
+  gst_element_add_pad (GST_ELEMENT_CAST (self),
+      GST_PAD_CAST (self->sinkpad));
+  /* a live source of prompts is silent most of the time */
+  gst_aggregator_set_ignore_inactive_pads (GST_AGGREGATOR (self), TRUE);
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gst/base/gstaggregator.h>
+
+G_BEGIN_DECLS
+
+#define GST_TYPE_H3_TEXT_ENC (gst_h3_text_enc_get_type ())
+G_DECLARE_FINAL_TYPE (GstH3TextEnc, gst_h3_text_enc, GST, H3_TEXT_ENC,
+    GstAggregator)
+
+G_END_DECLS
