@@ -363,7 +363,7 @@ h3_video_config_read (const gchar *path, H3VideoVaeConfig *config,
   file = h3_config_open (config_path, error);
   if (!file)
     return FALSE;
-  if (h3_config_has (file, "decoder_num_layers"))
+  if (h3_config_has (file, "_class_name"))
     ok = read_diffusers (path, file, config, ffn_mult, &found, error);
   else
     ok = read_official (path, file, config, &found, error);
