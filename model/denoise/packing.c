@@ -12,13 +12,14 @@ static const gint frames_of_latent[] = { 1, 4, 4, 4, 4 };
 
 /* packing.md 5.1: n = dim / 2 centres of an axis of @dim latents on a canvas
  * whose geometric mean side is @mean, right end excluded. In numpy's linspace
- * form, start + i * step, so that every bit agrees. */
+ * form, start + i * ((stop - start) / n), so that every bit agrees. */
 static gdouble
 axis_value (gint dim, gdouble mean, gint i)
 {
   gdouble ratio = dim / mean;
   gdouble left = (1.0 - ratio) / 2.0;
-  gdouble step = ratio / (dim / 2);
+  gdouble right = left + ratio;
+  gdouble step = (right - left) / (dim / 2);
 
   return (left + i * step) * SPATIAL_SCALE;
 }
