@@ -14,6 +14,8 @@ plugin_init (GstPlugin *plugin)
   gst_h3_job_meta_init ();
 
   registered |= GST_ELEMENT_REGISTER (h3textenc, plugin);
+  registered |= GST_ELEMENT_REGISTER (h3videovae, plugin);
+  registered |= GST_ELEMENT_REGISTER (h3audiovae, plugin);
   return registered;
 }
 
