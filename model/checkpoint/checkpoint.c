@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/config.h"
+
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct _H3Checkpoint {
+  gchar *path; /* as given, for messages */
+  H3Naming naming;
+  gchar *components[H3_N_COMPONENTS]; /* folders; NULL: not there */
+  gchar *other_partition; /* the transformer is declared to be another's */
+  gdouble video_shift, audio_shift;
+};
+
+const gchar *
+h3_component_name (H3Component component)
+{
+  static const gchar *const names[H3_N_COMPONENTS] = { "text_encoder",
+    "tokenizer", "transformer", "video_vae", "audio_vae" };
+  return names[component];
+}
+
+static const gchar *
+partition_name (H3Partition partition)
+{
+  return partition == H3_PARTITION_REF2VA ? "ref2va" : "fl2va";
+}
+
+static gboolean
+is_dir (const gchar *path)
+{
+  return g_file_test (path, G_FILE_TEST_IS_DIR);
+}
+
+/* The folder @dir/@name, or NULL when there is none. */
+static gchar *
+child_dir (const gchar *dir, const gchar *name)
+{
+  g_autofree gchar *path = g_build_filename (dir, name, NULL);
+  return is_dir (path) ? g_steal_pointer (&path) : NULL;
+}
+
+/* The configuration @dir/@name: NULL without an error when it is not there. */
+static H3Config *
+open_if_there (const gchar *dir, const gchar *name, GError **error)
+{
+  g_autofree gchar *path = g_build_filename (dir, name, NULL);
+
+  if (!g_file_test (path, G_FILE_TEST_EXISTS))
+    return NULL;
+  return h3_config_open (path, error);
+}
+
+static gboolean
+holds_tokenizer (const gchar *dir)
+{
+  static const gchar *const files[] = { "vocab.json", "tokenizer.json" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (files); i++) {
+    g_autofree gchar *path = g_build_filename (dir, files[i], NULL);
+    if (g_file_test (path, G_FILE_TEST_EXISTS))
+      return TRUE;
+  }
+  return FALSE;
+}
+
+/* The tokenizer's own folder, or the text encoder's with it inside. */
+static void
+find_tokenizer (H3Checkpoint *c, const gchar *dir)
+{
+  const gchar *encoder = c->components[H3_COMPONENT_TEXT_ENCODER];
+
+  c->components[H3_COMPONENT_TOKENIZER] = child_dir (dir, "tokenizer");
+  if (!c->components[H3_COMPONENT_TOKENIZER] && encoder &&
+      holds_tokenizer (encoder))
+    c->components[H3_COMPONENT_TOKENIZER] = g_strdup (encoder);
+}
+
+static gboolean
+read_shift (const H3Config *config, const gchar *key, gdouble *shift,
+    GError **error)
+{
+  if (!h3_config_get_double (config, key, shift, error))
+    return FALSE;
+  if (*shift <= 0) {
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "%s: %s is %g; needed: a positive number", h3_config_path (config), key,
+        *shift);
+    return FALSE;
+  }
+  return TRUE;
+}
+
+/* A partition's folder (checkpoints.md 3.1, 3.2) */
+
+static gboolean
+read_partition_index (H3Checkpoint *c, const gchar *dir, H3Partition partition,
+    GError **error)
+{
+  g_autoptr (GError) local = NULL;
+  g_autoptr (H3Config) index = open_if_there (dir, "model_index.json", &local);
+  g_autofree gchar *declared = NULL;
+
+  if (local) {
+    g_propagate_error (error, g_steal_pointer (&local));
+    return FALSE;
+  }
+  if (!index)
+    return TRUE;
+  if (!h3_config_get_string (index, "_minimax_h3.partition", &declared,
+          error) ||
+      !read_shift (index, "_minimax_h3.sigma_shift_scales.video",
+          &c->video_shift, error) ||
+      !read_shift (index, "_minimax_h3.sigma_shift_scales.audio",
+          &c->audio_shift, error))
+    return FALSE;
+  if (declared && !g_str_equal (declared, partition_name (partition)))
+    c->other_partition = g_steal_pointer (&declared);
+  return TRUE;
+}
+
+/* @shared: where else the components are that both partitions have, or NULL */
+static gboolean
+open_partition (H3Checkpoint *c, const gchar *dir, const gchar *shared,
+    H3Partition partition, GError **error)
+{
+  c->naming = H3_NAMING_OFFICIAL;
+  for (guint i = 0; i < H3_N_COMPONENTS; i++) {
+    const gchar *name = h3_component_name (i);
+
+    if (i == H3_COMPONENT_TOKENIZER)
+      continue;
+    c->components[i] = child_dir (dir, name);
+    if (!c->components[i] && shared && i != H3_COMPONENT_TRANSFORMER)
+      c->components[i] = child_dir (shared, name);
+  }
+  find_tokenizer (c, dir);
+  if (!c->components[H3_COMPONENT_TOKENIZER] && shared)
+    find_tokenizer (c, shared);
+  return read_partition_index (c, dir, partition, error);
+}
+
+static gboolean
+open_release (H3Checkpoint *c, const gchar *fl, const gchar *ref,
+    H3Partition partition, GError **error)
+{
+  if (partition == H3_PARTITION_REF2VA)
+    return open_partition (c, ref, fl, partition, error);
+  return open_partition (c, fl, ref, partition, error);
+}
+
+/* A diffusers folder */
+
+/* The component's folder by model_index.json; its usual one when that says
+ * nothing. A subfolder is a plain name: nothing outside the root is read. */
+static gchar *
+diffusers_dir (const gchar *root, const H3Config *index, const gchar *name,
+    GError **error)
+{
+  g_autofree gchar *key = g_strconcat (name, ".2.subfolder", NULL);
+  g_autofree gchar *subfolder = g_strdup (name);
+
+  if (index && !h3_config_get_string (index, key, &subfolder, error))
+    return NULL;
+  if (!*subfolder || strchr (subfolder, '/') || strstr (subfolder, "..")) {
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "%s: %s is \"%s\"; needed: a folder beside model_index.json",
+        h3_config_path (index), key, subfolder);
+    return NULL;
+  }
+  return child_dir (root, subfolder);
+}
+
+static gboolean
+read_scheduler (const gchar *root, const gchar *name, gdouble *shift,
+    GError **error)
+{
+  g_autofree gchar *dir = g_build_filename (root, name, NULL);
+  g_autoptr (GError) local = NULL;
+  g_autoptr (H3Config) config =
+      open_if_there (dir, "scheduler_config.json", &local);
+
+  if (local) {
+    g_propagate_error (error, g_steal_pointer (&local));
+    return FALSE;
+  }
+  return !config || read_shift (config, "shift", shift, error);
+}
+
+static gboolean
+open_diffusers (H3Checkpoint *c, const gchar *root, const H3Config *index,
+    H3Partition partition, GError **error)
+{
+  const struct {
+    H3Component component;
+    const gchar *name;
+  } parts[] = {
+    { H3_COMPONENT_TEXT_ENCODER, "text_encoder" },
+    { H3_COMPONENT_TRANSFORMER,
+        partition == H3_PARTITION_REF2VA ? "transformer_ref" : "transformer" },
+    { H3_COMPONENT_VIDEO_VAE, "vae" },
+    { H3_COMPONENT_AUDIO_VAE, "audio_vae" },
+  };
+
+  c->naming = H3_NAMING_DIFFUSERS;
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++) {
+    g_autoptr (GError) local = NULL;
+    c->components[parts[i].component] =
+        diffusers_dir (root, index, parts[i].name, &local);
+    if (local) {
+      g_propagate_error (error, g_steal_pointer (&local));
+      return FALSE;
+    }
+  }
+  find_tokenizer (c, root);
+  return read_scheduler (root, "scheduler", &c->video_shift, error) &&
+         read_scheduler (root, "audio_scheduler", &c->audio_shift, error);
+}
+
+/* One component's folder, by its config.json */
+
+static gboolean
+component_of (const H3Config *config, H3Component *component, H3Naming *naming)
+{
+  static const struct {
+    const gchar *key, *value; /* value NULL: the key alone tells */
+    H3Component component;
+    H3Naming naming;
+  } signs[] = {
+    { "_class_name", "MiniMaxH3DiTModel", H3_COMPONENT_TRANSFORMER,
+        H3_NAMING_OFFICIAL },
+    { "_class_name", "MiniMaxH3Transformer3DModel", H3_COMPONENT_TRANSFORMER,
+        H3_NAMING_DIFFUSERS },
+    { "_class_name", "AutoencoderKLMiniMaxH3", H3_COMPONENT_VIDEO_VAE,
+        H3_NAMING_DIFFUSERS },
+    { "_class_name", "AutoencoderKLMiniMaxH3Audio", H3_COMPONENT_AUDIO_VAE,
+        H3_NAMING_DIFFUSERS },
+    { "_class_name", "MiniMaxH3AudioVAE", H3_COMPONENT_AUDIO_VAE,
+        H3_NAMING_OFFICIAL },
+    { "vae_clip_length", NULL, H3_COMPONENT_VIDEO_VAE, H3_NAMING_OFFICIAL },
+    { "model_type", "qwen3_vl", H3_COMPONENT_TEXT_ENCODER, H3_NAMING_OFFICIAL },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (signs); i++) {
+    g_autofree gchar *value = NULL;
+
+    if (!h3_config_has (config, signs[i].key))
+      continue;
+    if (signs[i].value &&
+        (!h3_config_get_string (config, signs[i].key, &value, NULL) ||
+            !g_str_equal (value, signs[i].value)))
+      continue;
+    *component = signs[i].component;
+    *naming = signs[i].naming;
+    return TRUE;
+  }
+  return FALSE;
+}
+
+/* TRUE, with the component set, when @dir is a component's folder. */
+static gboolean
+open_component (H3Checkpoint *c, const gchar *dir, GError **error)
+{
+  g_autoptr (H3Config) config = open_if_there (dir, "config.json", error);
+  g_autofree gchar *parent = g_path_get_dirname (dir);
+  H3Component component;
+
+  if (config && component_of (config, &component, &c->naming)) {
+    c->components[component] = g_strdup (dir);
+    if (component == H3_COMPONENT_TEXT_ENCODER)
+      find_tokenizer (c, parent);
+    return TRUE;
+  }
+  if (!config && holds_tokenizer (dir)) {
+    c->components[H3_COMPONENT_TOKENIZER] = g_strdup (dir);
+    return TRUE;
+  }
+  return FALSE;
+}
+
+/* What @dir is */
+
+static void
+nothing_of_h3 (const gchar *path, GError **error)
+{
+  g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+      "%s holds nothing of MiniMax H3: looked for FL2VA/ and Ref2VA/, "
+      "model_index.json, transformer/, video_vae/ or vae/, audio_vae/, "
+      "text_encoder/, and for the config.json of one of these",
+      path);
+}
+
+/* The diffusers names, where no model_index.json tells. */
+static gboolean
+looks_like_diffusers (const gchar *dir)
+{
+  g_autofree gchar *vae = child_dir (dir, "vae");
+  g_autofree gchar *transformer = child_dir (dir, "transformer");
+  g_autoptr (H3Config) config = NULL;
+  H3Component component;
+  H3Naming naming;
+
+  if (vae)
+    return TRUE;
+  config =
+      transformer ? open_if_there (transformer, "config.json", NULL) : NULL;
+  return config && component_of (config, &component, &naming) &&
+         naming == H3_NAMING_DIFFUSERS;
+}
+
+static gboolean
+has_any_component (const gchar *dir)
+{
+  static const gchar *const names[] = { "transformer", "transformer_ref",
+    "text_encoder", "video_vae", "vae", "audio_vae" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++) {
+    g_autofree gchar *path = child_dir (dir, names[i]);
+    if (path)
+      return TRUE;
+  }
+  return FALSE;
+}
+
+static gboolean
+open_root (H3Checkpoint *c, const gchar *dir, H3Partition partition,
+    GError **error)
+{
+  g_autoptr (GError) local = NULL;
+  g_autoptr (H3Config) index = open_if_there (dir, "model_index.json", &local);
+  g_autofree gchar *class_name = NULL;
+  gboolean diffusers;
+
+  if (local || (index && !h3_config_get_string (index, "_class_name",
+                             &class_name, &local))) {
+    g_propagate_error (error, g_steal_pointer (&local));
+    return FALSE;
+  }
+  if (class_name)
+    diffusers = g_str_equal (class_name, "MiniMaxH3ModularPipeline");
+  else
+    diffusers = looks_like_diffusers (dir);
+  if (class_name && !diffusers &&
+      !g_str_equal (class_name, "MiniMaxH3Pipeline")) {
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "%s is a %s; needed: MiniMaxH3Pipeline or MiniMaxH3ModularPipeline",
+        h3_config_path (index), class_name);
+    return FALSE;
+  }
+  if (diffusers)
+    return open_diffusers (c, dir, index, partition, error);
+  return open_partition (c, dir, NULL, partition, error);
+}
+
+static gboolean
+open_dir (H3Checkpoint *c, const gchar *dir, H3Partition partition,
+    GError **error)
+{
+  g_autoptr (GError) local = NULL;
+  g_autofree gchar *fl = g_build_filename (dir, "FL2VA", NULL);
+  g_autofree gchar *ref = g_build_filename (dir, "Ref2VA", NULL);
+
+  if (is_dir (fl) || is_dir (ref))
+    return open_release (c, fl, ref, partition, error);
+  if (has_any_component (dir))
+    return open_root (c, dir, partition, error);
+  if (open_component (c, dir, &local))
+    return TRUE;
+  if (local)
+    g_propagate_error (error, g_steal_pointer (&local));
+  else
+    nothing_of_h3 (c->path, error);
+  return FALSE;
+}
+
+/* A file stands for the folder it is in: without its config.json nobody knows
+ * the order of its rows (checkpoints.md 3.5). The official video autoencoder
+ * keeps its weights one folder deeper. */
+static gboolean
+open_file (H3Checkpoint *c, GError **error)
+{
+  g_autoptr (GError) local = NULL;
+  g_autofree gchar *dir = g_path_get_dirname (c->path);
+  g_autofree gchar *base = g_path_get_basename (dir);
+
+  if (g_str_equal (base, "source")) {
+    gchar *parent = g_path_get_dirname (dir);
+    g_free (dir);
+    dir = parent;
+  }
+  if (open_component (c, dir, &local))
+    return TRUE;
+  if (local)
+    g_propagate_error (error, g_steal_pointer (&local));
+  else
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "%s: there is no config.json of MiniMax H3 beside it; needed: the "
+        "component's folder",
+        c->path);
+  return FALSE;
+}
+
+H3Checkpoint *
+h3_checkpoint_open (const gchar *path, H3Partition partition, GError **error)
+{
+  g_autoptr (H3Checkpoint) c = g_new0 (H3Checkpoint, 1);
+  GStatBuf st;
+  gboolean ok;
+
+  c->path = g_strdup (path);
+  c->video_shift = 12.0;
+  c->audio_shift = 3.0;
+  if (g_stat (path, &st) < 0) {
+    gint code = errno == ENOENT || errno == ENOTDIR ? H3_ERROR_NOT_FOUND
+                                                    : H3_ERROR_OPEN;
+    g_set_error (error, H3_ERROR, code, "%s: cannot open (%s)", path,
+        g_strerror (errno));
+    return NULL;
+  }
+  ok = S_ISDIR (st.st_mode) ? open_dir (c, path, partition, error)
+                            : open_file (c, error);
+  return ok ? g_steal_pointer (&c) : NULL;
+}
+
+void
+h3_checkpoint_free (H3Checkpoint *checkpoint)
+{
+  if (!checkpoint)
+    return;
+  for (guint i = 0; i < H3_N_COMPONENTS; i++)
+    g_free (checkpoint->components[i]);
+  g_free (checkpoint->other_partition);
+  g_free (checkpoint->path);
+  g_free (checkpoint);
+}
+
+const gchar *
+h3_checkpoint_path (const H3Checkpoint *checkpoint, H3Component component,
+    GError **error)
+{
+  const gchar *path = checkpoint->components[component];
+
+  if (!path) {
+    g_set_error (error, H3_ERROR, H3_ERROR_NOT_FOUND, "%s: there is no %s here",
+        checkpoint->path, h3_component_name (component));
+    return NULL;
+  }
+  if (component == H3_COMPONENT_TRANSFORMER && checkpoint->other_partition) {
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "%s: model_index.json declares partition %s, the other one is needed",
+        checkpoint->path, checkpoint->other_partition);
+    return NULL;
+  }
+  return path;
+}
+
+H3Naming
+h3_checkpoint_naming (const H3Checkpoint *checkpoint)
+{
+  return checkpoint->naming;
+}
+
+void
+h3_checkpoint_shifts (const H3Checkpoint *checkpoint, gdouble *video,
+    gdouble *audio)
+{
+  *video = checkpoint->video_shift;
+  *audio = checkpoint->audio_shift;
+}
+
+/* One line a file below @dir: name, size, time of the last change. */
+static void
+list_files (const gchar *dir, const gchar *below, GPtrArray *lines)
+{
+  g_autoptr (GDir) handle = g_dir_open (dir, 0, NULL);
+  const gchar *name;
+
+  while (handle && (name = g_dir_read_name (handle))) {
+    g_autofree gchar *path = g_build_filename (dir, name, NULL);
+    g_autofree gchar *relative = g_build_filename (below, name, NULL);
+    GStatBuf st;
+
+    if (g_stat (path, &st) < 0)
+      continue;
+    /* one level is all there is: video_vae/source */
+    if (S_ISDIR (st.st_mode) && !*below)
+      list_files (path, name, lines);
+    else if (S_ISREG (st.st_mode))
+      g_ptr_array_add (lines,
+          g_strdup_printf ("%s %" G_GINT64_FORMAT " %" G_GINT64_FORMAT ".%09ld",
+              relative, (gint64) st.st_size, (gint64) st.st_mtim.tv_sec,
+              (glong) st.st_mtim.tv_nsec));
+  }
+}
+
+static gint
+compare_lines (gconstpointer a, gconstpointer b)
+{
+  return strcmp (*(const gchar *const *) a, *(const gchar *const *) b);
+}
+
+gchar *
+h3_checkpoint_identity (const H3Checkpoint *checkpoint, H3Component component,
+    GError **error)
+{
+  const gchar *path = h3_checkpoint_path (checkpoint, component, error);
+  g_autofree gchar *canonical = NULL;
+  g_autofree gchar *hash = NULL;
+  g_autofree gchar *text = NULL;
+  g_autoptr (GPtrArray) lines = g_ptr_array_new_with_free_func (g_free);
+  gchar *real;
+
+  if (!path)
+    return NULL;
+  real = realpath (path, NULL); /* free(), not g_free() */
+  canonical = g_strdup (real ? real : path);
+  free (real);
+  list_files (canonical, "", lines);
+  g_ptr_array_sort (lines, compare_lines);
+  g_ptr_array_add (lines, NULL);
+  text = g_strjoinv ("\n", (gchar **) lines->pdata);
+  hash = g_compute_checksum_for_string (G_CHECKSUM_SHA256, text, -1);
+  return g_strdup_printf ("%s#%s", canonical, hash);
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Index files and shards (checkpoints.md 3.3). */
+#define G_LOG_DOMAIN "h3"
+
+#include "model/checkpoint/tensor-set.h"
+#include "model/checkpoint/json-file.h"
+#include "model/checkpoint/safetensors-header.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+
+#define INDEX_SUFFIX ".safetensors.index.json"
+#define WEIGHTS_SUFFIX ".safetensors"
+
+typedef struct {
+  gchar *path;
+  guint n_listed;      /* tensors the index places here */
+  H3SafeTensors *file; /* NULL until one of them is asked for */
+} Shard;
+
+struct _H3TensorSet {
+  gchar *path;
+  GHashTable *shards;  /* file name, owned -> Shard, owned */
+  GHashTable *tensors; /* name, owned -> Shard */
+  GPtrArray *names;    /* sorted; owned by tensors */
+};
+
+static void
+shard_free (gpointer data)
+{
+  Shard *shard = data;
+
+  h3_safetensors_free (shard->file);
+  g_free (shard->path);
+  g_free (shard);
+}
+
+static Shard *
+add_shard (H3TensorSet *set, const gchar *dir, const gchar *name)
+{
+  Shard *shard = g_hash_table_lookup (set->shards, name);
+
+  if (!shard) {
+    shard = g_new0 (Shard, 1);
+    shard->path = dir ? g_build_filename (dir, name, NULL) : g_strdup (name);
+    g_hash_table_insert (set->shards, g_strdup (name), shard);
+  }
+  return shard;
+}
+
+static void
+add_tensor (H3TensorSet *set, const gchar *name, Shard *shard)
+{
+  g_hash_table_insert (set->tensors, g_strdup (name), shard);
+  shard->n_listed++;
+}
+
+static gint
+compare_names (gconstpointer a, gconstpointer b)
+{
+  return strcmp (*(const gchar *const *) a, *(const gchar *const *) b);
+}
+
+static void
+sort_names (H3TensorSet *set)
+{
+  GHashTableIter iter;
+  gpointer name;
+
+  set->names = g_ptr_array_sized_new (g_hash_table_size (set->tensors));
+  g_hash_table_iter_init (&iter, set->tensors);
+  while (g_hash_table_iter_next (&iter, &name, NULL))
+    g_ptr_array_add (set->names, name);
+  g_ptr_array_sort (set->names, compare_names);
+}
+
+static gboolean
+open_shard (Shard *shard, GError **error)
+{
+  guint64 trailing;
+  guint n;
+
+  shard->file = h3_safetensors_open (shard->path, error);
+  if (!shard->file)
+    return FALSE;
+  trailing = h3_safetensors_trailing (shard->file);
+  if (trailing > 0)
+    g_info ("%s has %" G_GUINT64_FORMAT " bytes after the last tensor; ignored",
+        shard->path, trailing);
+  n = h3_safetensors_n_tensors (shard->file);
+  if (shard->n_listed > 0 && n > shard->n_listed)
+    g_info ("%s holds %u tensors that the index does not list; ignored",
+        shard->path, n - shard->n_listed);
+  return TRUE;
+}
+
+static gboolean
+open_single (H3TensorSet *set, const gchar *path, GError **error)
+{
+  Shard *shard = add_shard (set, NULL, path);
+  guint n;
+
+  if (!open_shard (shard, error))
+    return FALSE;
+  n = h3_safetensors_n_tensors (shard->file);
+  for (guint i = 0; i < n; i++)
+    add_tensor (set, h3_safetensors_nth (shard->file, i)->name, shard);
+  return TRUE;
+}
+
+/* A shard is a file beside its index and nowhere else. */
+static gboolean
+is_plain_file_name (const gchar *name)
+{
+  return *name && !strchr (name, '/') && !strchr (name, '\\') &&
+         !strstr (name, "..");
+}
+
+static gboolean
+add_listed (H3TensorSet *set, const gchar *index, const gchar *dir,
+    const gchar *tensor, JsonNode *where, GError **error)
+{
+  const gchar *shard;
+
+  if (!*tensor || strlen (tensor) > H3_HEADER_MAX_NAME) {
+    g_set_error (error, H3_ERROR, H3_ERROR_READ,
+        "%s: a tensor's name has %" G_GSIZE_FORMAT " bytes; needed: 1 to %d",
+        index, strlen (tensor), H3_HEADER_MAX_NAME);
+    return FALSE;
+  }
+  if (!JSON_NODE_HOLDS_VALUE (where) ||
+      json_node_get_value_type (where) != G_TYPE_STRING) {
+    g_set_error (error, H3_ERROR, H3_ERROR_READ,
+        "%s: tensor %s: its place is not a file name", index, tensor);
+    return FALSE;
+  }
+  shard = json_node_get_string (where);
+  if (!is_plain_file_name (shard)) {
+    g_set_error (error, H3_ERROR, H3_ERROR_READ,
+        "%s: tensor %s: \"%s\" is not the name of a file beside the index",
+        index, tensor, shard);
+    return FALSE;
+  }
+  add_tensor (set, tensor, add_shard (set, dir, shard));
+  return TRUE;
+}
+
+static gboolean
+read_index (H3TensorSet *set, const gchar *index, const gchar *dir,
+    GError **error)
+{
+  g_autoptr (JsonNode) root = h3_json_load (index, error);
+  JsonNode *node;
+  JsonObject *map;
+  JsonObjectIter iter;
+  const gchar *tensor;
+
+  if (!root)
+    return FALSE;
+  node = json_object_get_member (json_node_get_object (root), "weight_map");
+  if (!node || !JSON_NODE_HOLDS_OBJECT (node)) {
+    g_set_error (error, H3_ERROR, H3_ERROR_READ,
+        "%s: weight_map is missing or no object", index);
+    return FALSE;
+  }
+  map = json_node_get_object (node);
+  if (json_object_get_size (map) == 0 ||
+      json_object_get_size (map) > H3_HEADER_MAX_TENSORS) {
+    g_set_error (error, H3_ERROR, H3_ERROR_READ,
+        "%s: weight_map lists %u tensors; needed: 1 to %d", index,
+        json_object_get_size (map), H3_HEADER_MAX_TENSORS);
+    return FALSE;
+  }
+  json_object_iter_init (&iter, map);
+  while (json_object_iter_next (&iter, &tensor, &node)) {
+    if (!add_listed (set, index, dir, tensor, node, error))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+/* All at once: half a download is the most common mistake. */
+static gboolean
+check_shards_exist (H3TensorSet *set, const gchar *index, GError **error)
+{
+  g_autoptr (GPtrArray) missing = g_ptr_array_new ();
+  g_autoptr (GString) text = NULL;
+  GHashTableIter iter;
+  gpointer name, value;
+
+  g_hash_table_iter_init (&iter, set->shards);
+  while (g_hash_table_iter_next (&iter, &name, &value)) {
+    if (!g_file_test (((Shard *) value)->path, G_FILE_TEST_EXISTS))
+      g_ptr_array_add (missing, name);
+  }
+  if (missing->len == 0)
+    return TRUE;
+  g_ptr_array_sort (missing, compare_names);
+  text = g_string_new (NULL);
+  for (guint i = 0; i < missing->len; i++) {
+    const Shard *shard = g_hash_table_lookup (set->shards, missing->pdata[i]);
+    g_string_append_printf (text,
+        "%s shard %s which is missing (holds %u "
+        "tensors)",
+        i ? "," : "", (const gchar *) missing->pdata[i], shard->n_listed);
+  }
+  g_set_error (error, H3_ERROR, H3_ERROR_NOT_FOUND,
+      "%s: index lists%s; download them", index, text->str);
+  return FALSE;
+}
+
+/* The names in @dir that end in @suffix; their number. */
+static guint
+find_by_suffix (const gchar *dir, const gchar *suffix, GPtrArray *found,
+    GError **error)
+{
+  g_autoptr (GError) local = NULL;
+  g_autoptr (GDir) handle = g_dir_open (dir, 0, &local);
+  const gchar *name;
+
+  if (!handle) {
+    g_set_error (error, H3_ERROR, H3_ERROR_OPEN, "%s: cannot open (%s)", dir,
+        local->message);
+    return 0;
+  }
+  while ((name = g_dir_read_name (handle))) {
+    if (g_str_has_suffix (name, suffix))
+      g_ptr_array_add (found, g_build_filename (dir, name, NULL));
+  }
+  g_ptr_array_sort (found, compare_names);
+  return found->len;
+}
+
+/* The one file of @dir that ends in @suffix. NULL without an error when there
+ * is none; several are an error. */
+static gchar *
+find_one (const gchar *dir, const gchar *suffix, GError **error)
+{
+  g_autoptr (GPtrArray) found = g_ptr_array_new_with_free_func (g_free);
+  guint n = find_by_suffix (dir, suffix, found, error);
+
+  if (n == 1)
+    return g_ptr_array_steal_index (found, 0);
+  if (n > 1)
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "%s holds %u files *%s (%s, %s, ...); needed: one, or an index of the "
+        "weights and its shards",
+        dir, n, suffix, (const gchar *) found->pdata[0],
+        (const gchar *) found->pdata[1]);
+  return NULL;
+}
+
+static gboolean
+open_folder (H3TensorSet *set, GError **error)
+{
+  g_autoptr (GError) local = NULL;
+  g_autofree gchar *index = find_one (set->path, INDEX_SUFFIX, &local);
+  g_autofree gchar *single = NULL;
+
+  if (index)
+    return read_index (set, index, set->path, error) &&
+           check_shards_exist (set, index, error);
+  if (!local)
+    single = find_one (set->path, WEIGHTS_SUFFIX, &local);
+  if (local) {
+    g_propagate_error (error, g_steal_pointer (&local));
+    return FALSE;
+  }
+  if (!single) {
+    g_set_error (error, H3_ERROR, H3_ERROR_NOT_FOUND,
+        "%s: no weights here: looked for *" INDEX_SUFFIX
+        " and *" WEIGHTS_SUFFIX,
+        set->path);
+    return FALSE;
+  }
+  return open_single (set, single, error);
+}
+
+H3TensorSet *
+h3_tensor_set_open (const gchar *path, GError **error)
+{
+  g_autoptr (H3TensorSet) set = g_new0 (H3TensorSet, 1);
+  gboolean ok;
+
+  set->path = g_strdup (path);
+  set->shards =
+      g_hash_table_new_full (g_str_hash, g_str_equal, g_free, shard_free);
+  set->tensors = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  ok = g_file_test (path, G_FILE_TEST_IS_DIR) ? open_folder (set, error)
+                                              : open_single (set, path, error);
+  if (!ok)
+    return NULL;
+  sort_names (set);
+  return g_steal_pointer (&set);
+}
+
+void
+h3_tensor_set_free (H3TensorSet *set)
+{
+  if (!set)
+    return;
+  g_clear_pointer (&set->names, g_ptr_array_unref);
+  g_hash_table_unref (set->tensors);
+  g_hash_table_unref (set->shards);
+  g_free (set->path);
+  g_free (set);
+}
+
+gboolean
+h3_tensor_set_has (const H3TensorSet *set, const gchar *name)
+{
+  return g_hash_table_contains (set->tensors, name);
+}
+
+const H3StoredTensor *
+h3_tensor_set_get (H3TensorSet *set, const gchar *name, GError **error)
+{
+  Shard *shard = g_hash_table_lookup (set->tensors, name);
+  const H3StoredTensor *tensor;
+
+  if (!shard) {
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "%s: there is no tensor %s", set->path, name);
+    return NULL;
+  }
+  if (!shard->file && !open_shard (shard, error))
+    return NULL;
+  tensor = h3_safetensors_lookup (shard->file, name);
+  if (!tensor)
+    g_set_error (error, H3_ERROR, H3_ERROR_READ,
+        "tensor %s is listed in %s but %s does not contain it; download it "
+        "again",
+        name, shard->path, shard->path);
+  return tensor;
+}
+
+const GPtrArray *
+h3_tensor_set_names (const H3TensorSet *set)
+{
+  return set->names;
+}
+
+const gchar *
+h3_tensor_set_path (const H3TensorSet *set)
+{
+  return set->path;
+}
