@@ -77,8 +77,8 @@ intern (Reader *reader, const gchar *text, guint32 *symbol)
     return FALSE;
   *symbol = reader->bpe->ids->len;
   g_array_append_val (reader->bpe->ids, id);
-  g_hash_table_insert (
-      reader->symbols, g_strdup (text), GUINT_TO_POINTER (*symbol));
+  g_hash_table_insert (reader->symbols, g_strdup (text),
+      GUINT_TO_POINTER (*symbol));
   return TRUE;
 }
 
@@ -180,7 +180,7 @@ index_merges (H3Bpe *bpe, GError **error)
   guint32 symbol = 0;
 
   g_array_sort (bpe->merges, compare_pairs);
-  merges = (const Merge *)(gpointer)bpe->merges->data;
+  merges = (const Merge *) (gpointer) bpe->merges->data;
   bpe->first = g_new (guint32, bpe->ids->len + 1);
   for (guint i = 0; i < bpe->merges->len; i++) {
     if (i > 0 && compare_pairs (&merges[i - 1], &merges[i]) == 0) {
@@ -199,8 +199,8 @@ index_merges (H3Bpe *bpe, GError **error)
 }
 
 H3Bpe *
-h3_bpe_parse (
-    const gchar *merges, gsize size, const H3Vocab *vocab, GError **error)
+h3_bpe_parse (const gchar *merges, gsize size, const H3Vocab *vocab,
+    GError **error)
 {
   g_autoptr (H3Bpe) bpe = g_new0 (H3Bpe, 1);
   g_autoptr (GHashTable) symbols =
@@ -218,7 +218,7 @@ h3_bpe_parse (
 static const Merge *
 find_merge (const H3Bpe *bpe, guint32 left, guint32 right)
 {
-  const Merge *merges = (const Merge *)(gpointer)bpe->merges->data;
+  const Merge *merges = (const Merge *) (gpointer) bpe->merges->data;
   guint32 low = bpe->first[left], high = bpe->first[left + 1];
 
   while (low < high) {
@@ -238,11 +238,12 @@ find_merge (const H3Bpe *bpe, guint32 left, guint32 right)
 
 #define NONE G_MAXUINT32
 
-/* A pair that may be merged, at the symbol @left. It is stale when the symbols
- * there have changed since it was found. */
+/* A pair that may be merged: rank * 2^32 + left, so that a lower key comes
+ * first, lowest rank and then leftmost. It is stale when the symbols there have
+ * changed since it was found. */
 typedef struct {
+  guint64 key;
   const Merge *merge;
-  guint32 left;
 } Candidate;
 
 /* The word is a list of symbols through @previous and @next, by the byte at
@@ -299,70 +300,60 @@ reserve (H3BpeWork *work, gsize n, GError **error)
   return TRUE;
 }
 
-/* Lowest rank first, then leftmost. */
-static gboolean
-comes_before (const Candidate *a, const Candidate *b)
-{
-  if (a->merge->rank != b->merge->rank)
-    return a->merge->rank < b->merge->rank;
-  return a->left < b->left;
-}
-
 static void
 push_pair (const H3Bpe *bpe, H3BpeWork *work, guint32 left)
 {
-  Candidate new = { NULL, left };
-  gsize i = work->heap_size;
+  Candidate *heap = work->heap;
+  const Merge *merge;
+  guint64 key;
+  gsize i;
 
   if (work->next[left] == NONE)
     return;
-  new.merge =
-      find_merge (bpe, work->symbol[left], work->symbol[work->next[left]]);
-  if (!new.merge)
+  merge = find_merge (bpe, work->symbol[left], work->symbol[work->next[left]]);
+  if (!merge)
     return;
-  work->heap_size++;
-  while (i > 0 && comes_before (&new, &work->heap[(i - 1) / 2])) {
-    work->heap[i] = work->heap[(i - 1) / 2];
-    i = (i - 1) / 2;
-  }
-  work->heap[i] = new;
+  key = (guint64) merge->rank << 32 | left;
+  for (i = work->heap_size++; i > 0 && key < heap[(i - 1) / 2].key;
+       i = (i - 1) / 2)
+    heap[i] = heap[(i - 1) / 2];
+  heap[i] = (Candidate){ key, merge };
 }
 
 static Candidate
 pop (H3BpeWork *work)
 {
-  Candidate top = work->heap[0];
-  Candidate last = work->heap[--work->heap_size];
+  Candidate *heap = work->heap;
+  const Candidate top = heap[0], last = heap[--work->heap_size];
   gsize i = 0, child;
 
   while ((child = 2 * i + 1) < work->heap_size) {
-    if (child + 1 < work->heap_size &&
-        comes_before (&work->heap[child + 1], &work->heap[child]))
+    if (child + 1 < work->heap_size && heap[child + 1].key < heap[child].key)
       child++;
-    if (!comes_before (&work->heap[child], &last))
+    if (last.key <= heap[child].key)
       break;
-    work->heap[i] = work->heap[child];
+    heap[i] = heap[child];
     i = child;
   }
-  work->heap[i] = last;
+  heap[i] = last;
   return top;
 }
 
 static gboolean
-is_stale (const H3BpeWork *work, const Candidate *candidate)
+is_stale (const H3BpeWork *work, const Merge *merge, guint32 left)
 {
-  guint32 right = work->next[candidate->left];
+  const guint32 right = work->next[left];
 
-  return work->symbol[candidate->left] != candidate->merge->left ||
-         right == NONE || work->symbol[right] != candidate->merge->right;
+  return work->symbol[left] != merge->left || right == NONE ||
+         work->symbol[right] != merge->right;
 }
 
 static void
-merge_pair (const H3Bpe *bpe, H3BpeWork *work, const Candidate *candidate)
+merge_pair (const H3Bpe *bpe, H3BpeWork *work, const Merge *merge, guint32 left)
 {
-  guint32 left = candidate->left, right = work->next[left];
+  const guint32 right = work->next[left];
 
-  work->symbol[left] = candidate->merge->result;
+  work->symbol[left] = merge->result;
   work->symbol[right] = NONE;
   work->next[left] = work->next[right];
   if (work->next[left] != NONE)
@@ -391,10 +382,11 @@ h3_bpe_encode (const H3Bpe *bpe, H3BpeWork *work, const guint8 *word, gsize n,
     push_pair (bpe, work, i);
 
   while (work->heap_size > 0) {
-    Candidate candidate = pop (work);
+    const Candidate candidate = pop (work);
+    const guint32 left = candidate.key & G_MAXUINT32;
 
-    if (!is_stale (work, &candidate))
-      merge_pair (bpe, work, &candidate);
+    if (!is_stale (work, candidate.merge, left))
+      merge_pair (bpe, work, candidate.merge, left);
   }
 
   for (guint32 i = 0; i != NONE; i = work->next[i])

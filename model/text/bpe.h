@@ -15,8 +15,8 @@ typedef struct _H3Bpe H3Bpe;
  *
  * Immutable.
  */
-H3Bpe *h3_bpe_parse (
-    const gchar *merges, gsize size, const H3Vocab *vocab, GError **error);
+H3Bpe *h3_bpe_parse (const gchar *merges, gsize size, const H3Vocab *vocab,
+    GError **error);
 void h3_bpe_free (H3Bpe *bpe);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Bpe, h3_bpe_free)
 

@@ -18,7 +18,7 @@ struct _H3ControlTokens {
 static void
 clear_token (gpointer token)
 {
-  g_free (((H3ControlToken *)token)->text);
+  g_free (((H3ControlToken *) token)->text);
 }
 
 void
@@ -55,14 +55,14 @@ add_token (H3ControlTokens *tokens, H3Vocab *vocab, const gchar *text,
   token.text = g_strdup (text);
   token.id = id;
   g_array_append_val (tokens->tokens, token);
-  tokens->first[(guint8)text[0]] = TRUE;
+  tokens->first[(guint8) text[0]] = TRUE;
   return TRUE;
 }
 
 /* FALSE when @object has @flag set (or not a boolean). */
 static gboolean
-flag_is_off (
-    JsonObject *object, const gchar *flag, const gchar *of, GError **error)
+flag_is_off (JsonObject *object, const gchar *flag, const gchar *of,
+    GError **error)
 {
   JsonNode *node = json_object_get_member (object, flag);
 
@@ -98,14 +98,14 @@ token_text (JsonNode *node, const gchar *of, GError **error)
   if (json_node_get_value_type (node) == G_TYPE_STRING)
     text = json_node_get_string (node);
   if (!text)
-    g_set_error (
-        error, H3_ERROR, H3_ERROR_WRONG_TYPE, "%s: %s has no text", file, of);
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE, "%s: %s has no text",
+        file, of);
   return text;
 }
 
 static gboolean
-read_added_tokens (
-    H3ControlTokens *tokens, H3Vocab *vocab, JsonObject *config, GError **error)
+read_added_tokens (H3ControlTokens *tokens, H3Vocab *vocab, JsonObject *config,
+    GError **error)
 {
   static const gchar member[] = "added_tokens_decoder";
   JsonNode *node = json_object_get_member (config, member);
@@ -138,8 +138,8 @@ read_added_tokens (
 }
 
 static gboolean
-read_special_tokens (
-    H3ControlTokens *tokens, H3Vocab *vocab, JsonObject *config, GError **error)
+read_special_tokens (H3ControlTokens *tokens, H3Vocab *vocab,
+    JsonObject *config, GError **error)
 {
   static const gchar member[] = "additional_special_tokens";
   JsonNode *node = json_object_get_member (config, member);
@@ -178,8 +178,8 @@ longer_first (gconstpointer a, gconstpointer b)
 }
 
 H3ControlTokens *
-h3_control_tokens_parse (
-    const gchar *config_json, gsize size, H3Vocab *vocab, GError **error)
+h3_control_tokens_parse (const gchar *config_json, gsize size, H3Vocab *vocab,
+    GError **error)
 {
   g_autoptr (H3ControlTokens) tokens = g_new0 (H3ControlTokens, 1);
   g_autoptr (JsonNode) root = NULL;
@@ -220,7 +220,7 @@ h3_control_tokens_find (const H3ControlTokens *tokens, const gchar *text,
     gsize size, gsize from, gsize *start)
 {
   for (gsize i = from; i < size; i++) {
-    if (!tokens->first[(guint8)text[i]])
+    if (!tokens->first[(guint8) text[i]])
       continue;
     for (guint k = 0; k < tokens->tokens->len; k++) {
       const H3ControlToken *token =

@@ -24,8 +24,8 @@ typedef struct _H3ControlTokens H3ControlTokens;
  * Settings that would change the ids in a way this tokenizer does not know
  * (a BOS token, a prefix space, stripping tokens) are H3_ERROR_WRONG_TYPE.
  */
-H3ControlTokens *h3_control_tokens_parse (
-    const gchar *config_json, gsize size, H3Vocab *vocab, GError **error);
+H3ControlTokens *h3_control_tokens_parse (const gchar *config_json, gsize size,
+    H3Vocab *vocab, GError **error);
 void h3_control_tokens_free (H3ControlTokens *tokens);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3ControlTokens, h3_control_tokens_free)
 
@@ -34,7 +34,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3ControlTokens, h3_control_tokens_free)
 const H3ControlToken *h3_control_tokens_find (const H3ControlTokens *tokens,
     const gchar *text, gsize size, gsize from, gsize *start);
 /* The token spelled @text, or NULL. */
-const H3ControlToken *h3_control_tokens_lookup (
-    const H3ControlTokens *tokens, const gchar *text);
+const H3ControlToken *h3_control_tokens_lookup (const H3ControlTokens *tokens,
+    const gchar *text);
 
 G_END_DECLS

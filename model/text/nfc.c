@@ -16,8 +16,8 @@
 static gint
 compare_classes (gconstpointer a, gconstpointer b, gpointer unused)
 {
-  return g_unichar_combining_class (*(const gunichar *)a) -
-         g_unichar_combining_class (*(const gunichar *)b);
+  return g_unichar_combining_class (*(const gunichar *) a) -
+         g_unichar_combining_class (*(const gunichar *) b);
 }
 
 /* Puts every run of marks in the order of their classes; equal ones stay. */
@@ -30,8 +30,8 @@ order_marks (gunichar *s, gsize n)
     while (i < n && g_unichar_combining_class (s[i]) != 0)
       i++;
     if (i - first > 1)
-      g_qsort_with_data (
-          s + first, i - first, sizeof *s, compare_classes, NULL); /* stable */
+      g_qsort_with_data (s + first, i - first, sizeof *s, compare_classes,
+          NULL); /* stable */
     else if (i == first)
       i++;
   }

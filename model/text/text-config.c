@@ -107,7 +107,7 @@ check_rope (const H3Config *file, const H3TextConfig *config, GError **error)
   if (config->head_dim % 2 != 0)
     return wrong (file, error, "head_dim is %d, an even number is needed",
         config->head_dim);
-  if ((gint64)section[0] + section[1] + section[2] != frequencies ||
+  if ((gint64) section[0] + section[1] + section[2] != frequencies ||
       3 * section[1] - 2 >= frequencies || 3 * section[2] - 1 >= frequencies)
     return wrong (file, error,
         "mrope_section [%d, %d, %d] does not interleave over the %d "
@@ -120,8 +120,8 @@ check_rope (const H3Config *file, const H3TextConfig *config, GError **error)
 }
 
 static gboolean
-check_settings (
-    const H3Config *file, const H3TextConfig *config, GError **error)
+check_settings (const H3Config *file, const H3TextConfig *config,
+    GError **error)
 {
   gboolean bias = FALSE;
   g_autofree gchar *act = NULL;
@@ -142,8 +142,8 @@ check_settings (
         "num_hidden_layers is %d, H3 needs the state after layer %d",
         config->layers, H3_TEXT_LAYERS);
   if (!(config->rms_eps > 0 && config->rms_eps < 1))
-    return wrong (
-        file, error, "rms_norm_eps is %g, 0 to 1 is needed", config->rms_eps);
+    return wrong (file, error, "rms_norm_eps is %g, 0 to 1 is needed",
+        config->rms_eps);
   return TRUE;
 }
 
@@ -152,8 +152,8 @@ h3_text_config_read (const H3Config *file, H3TextConfig *config, GError **error)
 {
   *config = released;
   return read_dimensions (file, config, error) &&
-         h3_config_get_double (
-             file, "text_config.rms_norm_eps", &config->rms_eps, error) &&
+         h3_config_get_double (file, "text_config.rms_norm_eps",
+             &config->rms_eps, error) &&
          read_rope (file, config, error) &&
          check_settings (file, config, error) &&
          check_rope (file, config, error);
@@ -187,8 +187,8 @@ check_dimension (H3Loader *loader, const H3Config *file, const gchar *key,
 }
 
 void
-h3_text_config_check_shapes (
-    H3Loader *loader, const H3Config *file, H3TextConfig *config)
+h3_text_config_check_shapes (H3Loader *loader, const H3Config *file,
+    H3TextConfig *config)
 {
   const struct {
     const gchar *key, *name;

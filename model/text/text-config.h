@@ -12,12 +12,12 @@ G_BEGIN_DECLS
 /* Reads text_config of config.json; absent keys have the released values.
  * Settings that the language model of text-encoder.md 6 does not know are
  * H3_ERROR_WRONG_TYPE. */
-gboolean h3_text_config_read (
-    const H3Config *file, H3TextConfig *config, GError **error);
+gboolean h3_text_config_read (const H3Config *file, H3TextConfig *config,
+    GError **error);
 
 /* Compares @config with the stored shapes; each difference is a problem of the
  * loader that names both, after which @config has the tensors' value. */
-void h3_text_config_check_shapes (
-    H3Loader *loader, const H3Config *file, H3TextConfig *config);
+void h3_text_config_check_shapes (H3Loader *loader, const H3Config *file,
+    H3TextConfig *config);
 
 G_END_DECLS

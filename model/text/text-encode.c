@@ -18,6 +18,11 @@
  * works on so many rows at a time, which bounds them without slowing it. */
 #define MLP_ROWS 2048
 
+/* The rows of one turn of the MLP. */
+typedef struct {
+  H3Tensor *h, *normed, *gate_up, *intermediate;
+} Chunk;
+
 /* Everything a pass works in; freed when it ends, after the stream ran dry. */
 typedef struct {
   H3Tensor *h;            /* [n, hidden] float32 */
@@ -29,21 +34,18 @@ typedef struct {
   H3Tensor *gate_up;      /* [rows, 2 ffn], rows = min (n, MLP_ROWS) */
   H3Tensor *intermediate; /* [rows, ffn] */
   H3Tensor *bad;          /* [1] int32 */
-  /* the rows of one turn of the MLP */
+  Chunk *chunks;          /* [n_chunks] */
   guint n_chunks;
-  struct {
-    H3Tensor *h, *normed, *gate_up, *intermediate;
-  } * chunks;
 } Pass;
 
 static void
 pass_clear (Pass *pass)
 {
   for (guint i = 0; i < pass->n_chunks; i++) {
-    g_clear_pointer (&pass->chunks[i].h, h3_tensor_unref);
-    g_clear_pointer (&pass->chunks[i].normed, h3_tensor_unref);
-    g_clear_pointer (&pass->chunks[i].gate_up, h3_tensor_unref);
-    g_clear_pointer (&pass->chunks[i].intermediate, h3_tensor_unref);
+    h3_tensor_unref (pass->chunks[i].h);
+    h3_tensor_unref (pass->chunks[i].normed);
+    h3_tensor_unref (pass->chunks[i].gate_up);
+    h3_tensor_unref (pass->chunks[i].intermediate);
   }
   g_clear_pointer (&pass->chunks, g_free);
   g_clear_pointer (&pass->h, h3_tensor_unref);
@@ -61,8 +63,8 @@ pass_clear (Pass *pass)
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Pass, pass_clear)
 
 static gboolean
-check_ids (
-    const H3TextConfig *config, const gint32 *ids, gint n, GError **error)
+check_ids (const H3TextConfig *config, const gint32 *ids, gint n,
+    GError **error)
 {
   if (n < 1 || n > config->max_positions) {
     g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
@@ -91,14 +93,14 @@ fill_rope (const H3TextConfig *config, gint n, gfloat *cosines, gfloat *sines)
   const gint frequencies = config->head_dim / 2;
 
   for (gint j = 0; j < frequencies; j++) {
-    const gfloat exponent = (gfloat)(2 * j) / config->head_dim;
-    const gfloat inv = 1.0f / (gfloat)pow (config->rope_theta, exponent);
+    const gfloat exponent = (gfloat) (2 * j) / config->head_dim;
+    const gfloat inv = 1.0f / (gfloat) pow (config->rope_theta, exponent);
 
     for (gint i = 0; i < n; i++) {
-      const gfloat angle = inv * (gfloat)i;
+      const gfloat angle = inv * (gfloat) i;
 
-      cosines[(gsize)i * frequencies + j] = cos (angle);
-      sines[(gsize)i * frequencies + j] = sin (angle);
+      cosines[(gsize) i * frequencies + j] = cos (angle);
+      sines[(gsize) i * frequencies + j] = sin (angle);
     }
   }
 }
@@ -123,8 +125,8 @@ make_rope (Pass *pass, const H3TextConfig *config, H3Device *device, gint n,
       h3_tensor_new_from_host (device, H3_DTYPE_F32, 2, shape, host, error);
   if (!pass->cos)
     return FALSE;
-  pass->sin = h3_tensor_new_from_host (
-      device, H3_DTYPE_F32, 2, shape, host + size, error);
+  pass->sin = h3_tensor_new_from_host (device, H3_DTYPE_F32, 2, shape,
+      host + size, error);
   return pass->sin != NULL;
 }
 
@@ -132,15 +134,15 @@ static void
 make_chunks (Pass *pass, gint n)
 {
   pass->n_chunks = (n + MLP_ROWS - 1) / MLP_ROWS;
-  pass->chunks = g_malloc0_n (pass->n_chunks, sizeof *pass->chunks);
+  pass->chunks = g_new0 (Chunk, pass->n_chunks);
   for (guint i = 0; i < pass->n_chunks; i++) {
     const gint first = i * MLP_ROWS, rows = MIN (n - first, MLP_ROWS);
+    Chunk *chunk = &pass->chunks[i];
 
-    pass->chunks[i].h = h3_tensor_view_rows (pass->h, first, rows);
-    pass->chunks[i].normed = h3_tensor_view_rows (pass->normed, first, rows);
-    pass->chunks[i].gate_up = h3_tensor_view_rows (pass->gate_up, 0, rows);
-    pass->chunks[i].intermediate =
-        h3_tensor_view_rows (pass->intermediate, 0, rows);
+    chunk->h = h3_tensor_view_rows (pass->h, first, rows);
+    chunk->normed = h3_tensor_view_rows (pass->normed, first, rows);
+    chunk->gate_up = h3_tensor_view_rows (pass->gate_up, 0, rows);
+    chunk->intermediate = h3_tensor_view_rows (pass->intermediate, 0, rows);
   }
 }
 
@@ -149,8 +151,8 @@ pass_init (Pass *pass, const H3TextConfig *config, H3Device *device, gint n,
     GError **error)
 {
   const H3DType act = device->act_dtype;
-  const gint64 q_width = (gint64)config->heads * config->head_dim;
-  const gint64 kv_width = (gint64)config->kv_heads * config->head_dim;
+  const gint64 q_width = (gint64) config->heads * config->head_dim;
+  const gint64 kv_width = (gint64) config->kv_heads * config->head_dim;
   const gint64 ffn = config->ffn, rows = MIN (n, MLP_ROWS);
   const struct {
     H3Tensor **tensor;
@@ -166,8 +168,8 @@ pass_init (Pass *pass, const H3TextConfig *config, H3Device *device, gint n,
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (tensors); i++) {
-    *tensors[i].tensor = h3_tensor_new_2d (
-        device, tensors[i].dtype, tensors[i].rows, tensors[i].cols, error);
+    *tensors[i].tensor = h3_tensor_new_2d (device, tensors[i].dtype,
+        tensors[i].rows, tensors[i].cols, error);
     if (!*tensors[i].tensor)
       return FALSE;
   }
@@ -244,20 +246,21 @@ run_mlp (const H3TextConfig *config, const H3TextLayer *layer, Pass *pass,
 
   h3_rms_norm (stream, &norm);
   for (guint i = 0; i < pass->n_chunks; i++) {
+    const Chunk *chunk = &pass->chunks[i];
     const H3LinearArgs gate_up = {
-      .y = pass->chunks[i].gate_up,
-      .x = pass->chunks[i].normed,
+      .y = chunk->gate_up,
+      .x = chunk->normed,
       .weight = layer->gate_up,
     };
     const H3LinearArgs down = {
-      .y = pass->chunks[i].h,
-      .x = pass->chunks[i].intermediate,
+      .y = chunk->h,
+      .x = chunk->intermediate,
       .weight = layer->down,
       .accumulate = TRUE,
     };
 
     h3_linear (stream, &gate_up);
-    h3_swiglu (stream, pass->chunks[i].intermediate, pass->chunks[i].gate_up);
+    h3_swiglu (stream, chunk->intermediate, chunk->gate_up);
     h3_linear (stream, &down);
   }
 }

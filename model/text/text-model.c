@@ -63,8 +63,8 @@ layer_vector (H3Loader *loader, guint layer, const gchar *name, gint64 n)
 }
 
 static H3Weight *
-layer_matrix (
-    H3Loader *loader, guint layer, const gchar *name, gint64 rows, gint64 cols)
+layer_matrix (H3Loader *loader, guint layer, const gchar *name, gint64 rows,
+    gint64 cols)
 {
   g_autofree gchar *full =
       g_strdup_printf (H3_TEXT_PREFIX "layers.%u.%s.weight", layer, name);
@@ -83,7 +83,7 @@ layer_rows (H3Loader *loader, guint layer, const gchar *const *names,
   for (guint i = 0; i < n_names; i++)
     full[i] =
         g_strdup_printf (H3_TEXT_PREFIX "layers.%u.%s.weight", layer, names[i]);
-  weight = h3_loader_weight (loader, (const gchar *const *)full, n_names, rows,
+  weight = h3_loader_weight (loader, (const gchar *const *) full, n_names, rows,
       cols, H3_ROWS_AS_STORED, 0, 0);
   for (guint i = 0; i < n_names; i++)
     g_free (full[i]);
@@ -91,8 +91,8 @@ layer_rows (H3Loader *loader, guint layer, const gchar *const *names,
 }
 
 static void
-read_layer (
-    H3Loader *loader, const H3TextConfig *config, guint l, H3TextLayer *layer)
+read_layer (H3Loader *loader, const H3TextConfig *config, guint l,
+    H3TextLayer *layer)
 {
   static const gchar *const qkv[] = { "self_attn.q_proj", "self_attn.k_proj",
     "self_attn.v_proj" };

@@ -73,8 +73,8 @@ h3_tokenizer_load (const gchar *dir, GError **error)
       !read_file (dir, "vocab.json", &vocab, &vocab_size, error) ||
       !read_file (dir, "tokenizer_config.json", &config, &config_size, error))
     return NULL;
-  tokenizer = h3_tokenizer_parse (
-      merges, merges_size, vocab, vocab_size, config, config_size, error);
+  tokenizer = h3_tokenizer_parse (merges, merges_size, vocab, vocab_size,
+      config, config_size, error);
   if (!tokenizer)
     g_prefix_error (error, "%s: ", dir);
   return tokenizer;
@@ -133,9 +133,9 @@ encode_piece (const H3Tokenizer *tokenizer, const gchar *text, gsize size,
   g_array_set_size (work->chars, 0);
   g_array_set_size (work->composed, 0);
   h3_utf8_decode (text, size, work->chars);
-  h3_nfc ((const gunichar *)(gpointer)work->chars->data, work->chars->len,
+  h3_nfc ((const gunichar *) (gpointer) work->chars->data, work->chars->len,
       work->composed);
-  s = (const gunichar *)(gpointer)work->composed->data;
+  s = (const gunichar *) (gpointer) work->composed->data;
   n = work->composed->len;
 
   for (gsize i = 0; i < n; i = end) {
@@ -145,7 +145,7 @@ encode_piece (const H3Tokenizer *tokenizer, const gchar *text, gsize size,
       gchar bytes[6];
       gint length = g_unichar_to_utf8 (s[k], bytes);
 
-      g_byte_array_append (work->word, (const guint8 *)bytes, length);
+      g_byte_array_append (work->word, (const guint8 *) bytes, length);
     }
     if (!h3_bpe_encode (tokenizer->bpe, work->bpe, work->word->data,
             work->word->len, ids, error))
@@ -196,7 +196,7 @@ h3_tokenizer_encode (const H3Tokenizer *tokenizer, const gchar *text,
   if (invalid >= 0) {
     g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
         "the text is not valid UTF-8: byte 0x%02x at offset %" G_GSSIZE_FORMAT,
-        (guint8)text[invalid], invalid);
+        (guint8) text[invalid], invalid);
     return FALSE;
   }
 

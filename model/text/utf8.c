@@ -41,7 +41,7 @@ decode_one (const guint8 *p, gsize left, gunichar *c)
 gssize
 h3_utf8_first_invalid (const gchar *text, gsize size)
 {
-  const guint8 *bytes = (const guint8 *)text;
+  const guint8 *bytes = (const guint8 *) text;
   gunichar c;
 
   for (gsize i = 0; i < size;) {
@@ -57,7 +57,7 @@ h3_utf8_first_invalid (const gchar *text, gsize size)
 gssize
 h3_utf8_decode (const gchar *text, gsize size, GArray *chars)
 {
-  const guint8 *bytes = (const guint8 *)text;
+  const guint8 *bytes = (const guint8 *) text;
   gunichar c;
 
   for (gsize i = 0; i < size;) {

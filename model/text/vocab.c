@@ -50,7 +50,7 @@ h3_vocab_add (H3Vocab *vocab, const gchar *token, gint64 id, const gchar *file,
         id, known);
     return FALSE;
   }
-  other = g_hash_table_lookup (vocab->tokens, GINT_TO_POINTER ((gint)id));
+  other = g_hash_table_lookup (vocab->tokens, GINT_TO_POINTER ((gint) id));
   if (other) {
     g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
         "%s: tokens \"%s\" and \"%s\" have the same id %" G_GINT64_FORMAT, file,
@@ -59,9 +59,9 @@ h3_vocab_add (H3Vocab *vocab, const gchar *token, gint64 id, const gchar *file,
   }
 
   key = g_strdup (token);
-  g_hash_table_insert (vocab->ids, key, GINT_TO_POINTER ((gint)id));
-  g_hash_table_insert (vocab->tokens, GINT_TO_POINTER ((gint)id), key);
-  vocab->highest = MAX (vocab->highest, (gint32)id);
+  g_hash_table_insert (vocab->ids, key, GINT_TO_POINTER ((gint) id));
+  g_hash_table_insert (vocab->tokens, GINT_TO_POINTER ((gint) id), key);
+  vocab->highest = MAX (vocab->highest, (gint32) id);
   return TRUE;
 }
 
