@@ -84,8 +84,8 @@ attention_task (gconstpointer data, gint64 index, gpointer scratch)
       for (gint64 j = 0; j < d; j++)
         y[i * y_width + j] *= fix;
     }
-    cblas_sgemm (CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, d, cols, 1,
-        p, TILE_K, v + k0 * width, width, 1, y, y_width);
+    cblas_sgemm (CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, d, cols, 1, p,
+        TILE_K, v + k0 * width, width, 1, y, y_width);
   }
   for (gint64 i = 0; i < rows; i++)
     for (gint64 j = 0; j < d; j++)
@@ -101,9 +101,11 @@ H3_ISA (h3_cpu_attention) (H3Stream *stream, const H3AttentionArgs *args)
   if (t.length == 0)
     return;
   if (h3_tensor_cols (args->qkv) > G_MAXINT32) {
-    h3_stream_fail (stream, H3_ERROR_WRONG_TYPE, "attention: %"
-        G_GINT64_FORMAT " columns are more than the matrix library can "
-        "address", h3_tensor_cols (args->qkv));
+    h3_stream_fail (stream, H3_ERROR_WRONG_TYPE,
+        "attention: %" G_GINT64_FORMAT
+        " columns are more than the matrix library can "
+        "address",
+        h3_tensor_cols (args->qkv));
     return;
   }
   t.tiles = h3_cpu_ceil_div (t.length, TILE_Q);

@@ -45,7 +45,8 @@ pixel (const H3ComposeTilesArgs *a, gint i, gint j, gint c, gint frame, gint y,
   gint p = a->patch, pt = a->patch_t;
   gint iy = y - a->axis_y->start[i], ix = x - a->axis_x->start[j];
   gint64 token = ((gint64) (frame / pt) * (a->axis_y->tile / p) + iy / p) *
-          (a->axis_x->tile / p) + ix / p;
+                     (a->axis_x->tile / p) +
+                 ix / p;
   gint64 column = ((gint64) (c * pt + frame % pt) * p + iy % p) * p + ix % p;
   gint64 row = (gint64) (i * a->axis_x->n + j) * a->tiles->shape[1] + token;
 
@@ -74,8 +75,7 @@ composited_pixel (const H3ComposeTilesArgs *a, gint c, gint frame, gint y,
   const H3TileAxis *ay = a->axis_y, *ax = a->axis_x;
   gfloat v = 0, rest_y = 1;
 
-  for (gint i = owner_of (ay, y); i >= 0 && y < ay->start[i] + ay->tile;
-       i--) {
+  for (gint i = owner_of (ay, y); i >= 0 && y < ay->start[i] + ay->tile; i--) {
     gfloat rest_x = 1, wy = rise (ay, i, y) * rest_y;
 
     for (gint j = owner_of (ax, x);
@@ -103,13 +103,12 @@ compose_task (gconstpointer data, gint64 index, gpointer scratch)
   for (gint y = 0; y < height; y++)
     for (gint x = 0; x < width; x++)
       *out++ = a->composition == H3_COMPOSITION_RAW
-          ? raw_pixel (a, c, frame, y, x)
-          : composited_pixel (a, c, frame, y, x);
+                   ? raw_pixel (a, c, frame, y, x)
+                   : composited_pixel (a, c, frame, y, x);
 }
 
 void
-H3_ISA (h3_cpu_compose_tiles) (H3Stream *stream,
-    const H3ComposeTilesArgs *args)
+H3_ISA (h3_cpu_compose_tiles) (H3Stream *stream, const H3ComposeTilesArgs *args)
 {
   h3_cpu_for (stream, 3 * args->y->shape[1], 0, compose_task, args);
 }

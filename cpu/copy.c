@@ -95,8 +95,7 @@ H3_ISA (h3_cpu_embedding) (H3Stream *stream, H3Tensor *y,
 {
   Copy c = { .y = y, .x = weight->tensor, .rows = ids->data };
 
-  if (!h3_cpu_rows_inside (stream, "embedding", ids,
-          weight->tensor->shape[0]))
+  if (!h3_cpu_rows_inside (stream, "embedding", ids, weight->tensor->shape[0]))
     return;
   c.grain = h3_cpu_row_grain (h3_tensor_cols (y));
   h3_cpu_for (stream, h3_cpu_ceil_div (h3_tensor_rows (y), c.grain), 0,
@@ -105,8 +104,8 @@ H3_ISA (h3_cpu_embedding) (H3Stream *stream, H3Tensor *y,
 
 /* Not in parallel: two rows may name the same one, and the last has to win. */
 void
-H3_ISA (h3_cpu_scatter_rows) (H3Stream *stream, H3Tensor *y,
-    const H3Tensor *x, const H3Tensor *rows)
+H3_ISA (h3_cpu_scatter_rows) (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
+    const H3Tensor *rows)
 {
   const gint32 *row = rows->data;
   gint64 cols = h3_tensor_cols (x);

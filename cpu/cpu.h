@@ -77,8 +77,8 @@ void H3_ISA (h3_cpu_layer_norm) (H3Stream *, const H3LayerNormArgs *);
 void H3_ISA (h3_cpu_qk_norm_rope) (H3Stream *, const H3QkNormRopeArgs *);
 void H3_ISA (h3_cpu_attention) (H3Stream *, const H3AttentionArgs *);
 void H3_ISA (h3_cpu_swiglu) (H3Stream *, H3Tensor *, const H3Tensor *);
-void H3_ISA (h3_cpu_scaled_residual) (H3Stream *, H3Tensor *,
-    const H3Tensor *, const H3Tensor *);
+void H3_ISA (h3_cpu_scaled_residual) (H3Stream *, H3Tensor *, const H3Tensor *,
+    const H3Tensor *);
 void H3_ISA (h3_cpu_gated_residual) (H3Stream *, H3Tensor *, const H3Tensor *,
     const H3Tensor *, const H3Tensor *, guint);
 void H3_ISA (h3_cpu_solver_step) (H3Stream *, const H3SolverArgs *);
@@ -87,19 +87,18 @@ void H3_ISA (h3_cpu_compose_tiles) (H3Stream *, const H3ComposeTilesArgs *);
 void H3_ISA (h3_cpu_blend_frames) (H3Stream *, const H3BlendFramesArgs *);
 void H3_ISA (h3_cpu_emit_picture) (H3Stream *, const H3EmitPictureArgs *);
 void H3_ISA (h3_cpu_conv1d) (H3Stream *, const H3Conv1dArgs *);
-void H3_ISA (h3_cpu_conv_transpose1d) (H3Stream *,
-    const H3ConvTranspose1dArgs *);
+void H3_ISA (
+    h3_cpu_conv_transpose1d) (H3Stream *, const H3ConvTranspose1dArgs *);
 void H3_ISA (h3_cpu_snake_beta) (H3Stream *, const H3SnakeBetaArgs *);
 void H3_ISA (h3_cpu_mean3) (H3Stream *, H3Tensor *, const H3Tensor *,
     const H3Tensor *, const H3Tensor *);
-void H3_ISA (h3_cpu_interleave_clamp) (H3Stream *, H3Tensor *,
-    const H3Tensor *);
-void H3_ISA (h3_cpu_video_rows_to_latent) (H3Stream *, H3Tensor *,
-    const H3Tensor *);
-void H3_ISA (h3_cpu_audio_rows_to_latent) (H3Stream *, H3Tensor *,
-    const H3Tensor *);
-void H3_ISA (h3_cpu_count_nonfinite) (H3Stream *, H3Tensor *,
-    const H3Tensor *);
+void H3_ISA (
+    h3_cpu_interleave_clamp) (H3Stream *, H3Tensor *, const H3Tensor *);
+void H3_ISA (
+    h3_cpu_video_rows_to_latent) (H3Stream *, H3Tensor *, const H3Tensor *);
+void H3_ISA (
+    h3_cpu_audio_rows_to_latent) (H3Stream *, H3Tensor *, const H3Tensor *);
+void H3_ISA (h3_cpu_count_nonfinite) (H3Stream *, H3Tensor *, const H3Tensor *);
 #endif
 
 G_END_DECLS

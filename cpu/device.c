@@ -21,9 +21,11 @@ no_space (gsize bytes, GError **error)
   guint64 free_bytes, total_bytes;
 
   h3_cpu_memory_info (NULL, &free_bytes, &total_bytes);
-  g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE, "no memory for a tensor of "
-      "%" G_GSIZE_FORMAT " bytes: %" G_GUINT64_FORMAT " of %"
-      G_GUINT64_FORMAT " bytes are free", bytes, free_bytes, total_bytes);
+  g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
+      "no memory for a tensor of "
+      "%" G_GSIZE_FORMAT " bytes: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
+      " bytes are free",
+      bytes, free_bytes, total_bytes);
   return FALSE;
 }
 
@@ -56,8 +58,7 @@ h3_cpu_free (H3Device *device, gpointer data, gsize bytes)
 }
 
 void
-h3_cpu_memory_info (H3Device *device, guint64 *free_bytes,
-    guint64 *total_bytes)
+h3_cpu_memory_info (H3Device *device, guint64 *free_bytes, guint64 *total_bytes)
 {
   h3_cpu_memory_read ("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup",
       free_bytes, total_bytes);
@@ -125,9 +126,10 @@ h3_cpu_rows_inside (H3Stream *stream, const gchar *op, const H3Tensor *rows,
 
   for (gint64 i = 0; i < rows->shape[0]; i++)
     if (row[i] < 0 || row[i] >= limit) {
-      h3_stream_fail (stream, H3_ERROR_WRONG_TYPE, "%s: row %" G_GINT64_FORMAT
-          " names row %d, needs to be in 0 .. %" G_GINT64_FORMAT, op, i,
-          row[i], limit - 1);
+      h3_stream_fail (stream, H3_ERROR_WRONG_TYPE,
+          "%s: row %" G_GINT64_FORMAT
+          " names row %d, needs to be in 0 .. %" G_GINT64_FORMAT,
+          op, i, row[i], limit - 1);
       return FALSE;
     }
   return TRUE;
@@ -143,7 +145,7 @@ choose_ops (const gchar **name, GError **error)
 #ifdef H3_CPU_HAS_AVX2
   __builtin_cpu_init ();
   avx2 = __builtin_cpu_supports ("avx2") && __builtin_cpu_supports ("fma") &&
-      __builtin_cpu_supports ("f16c");
+         __builtin_cpu_supports ("f16c");
 #endif
   if (!forced || !*forced)
     forced = avx2 ? "avx2" : "baseline";
@@ -157,8 +159,10 @@ choose_ops (const gchar **name, GError **error)
     *name = "baseline";
     return &h3_cpu_ops_baseline;
   }
-  g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS, "H3_CPU_ISA is \"%s\", "
-      "this machine can do baseline%s", forced, avx2 ? " or avx2" : "");
+  g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
+      "H3_CPU_ISA is \"%s\", "
+      "this machine can do baseline%s",
+      forced, avx2 ? " or avx2" : "");
   return NULL;
 }
 

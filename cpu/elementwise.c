@@ -31,7 +31,8 @@ swiglu_task (gconstpointer data, gint64 index, gpointer scratch)
 void
 H3_ISA (h3_cpu_swiglu) (H3Stream *stream, H3Tensor *y, const H3Tensor *gate_up)
 {
-  Args t = { .y = y, .a = gate_up,
+  Args t = { .y = y,
+    .a = gate_up,
     .grain = h3_cpu_row_grain (2 * h3_tensor_cols (y)) };
 
   h3_cpu_for (stream, h3_cpu_ceil_div (h3_tensor_rows (y), t.grain), 0,
@@ -49,7 +50,7 @@ residual_task (gconstpointer data, gint64 index, gpointer scratch)
   for (gint64 s = index * t->grain; s < end; s++) {
     const gfloat *branch = (const gfloat *) t->a->data + s * h;
     const gfloat *scale = (const gfloat *) t->b->data + t->gate * h +
-        (t->rows ? t->rows[s] * width : 0);
+                          (t->rows ? t->rows[s] * width : 0);
     gfloat *restrict x = (gfloat *) t->y->data + s * h;
 
     for (gint64 i = 0; i < h; i++)
@@ -61,7 +62,9 @@ void
 H3_ISA (h3_cpu_scaled_residual) (H3Stream *stream, H3Tensor *x,
     const H3Tensor *branch, const H3Tensor *scale)
 {
-  Args t = { .y = x, .a = branch, .b = scale,
+  Args t = { .y = x,
+    .a = branch,
+    .b = scale,
     .grain = h3_cpu_row_grain (h3_tensor_cols (x)) };
 
   h3_cpu_for (stream, h3_cpu_ceil_div (h3_tensor_rows (x), t.grain), 0,
@@ -73,8 +76,12 @@ H3_ISA (h3_cpu_gated_residual) (H3Stream *stream, H3Tensor *x,
     const H3Tensor *branch, const H3Tensor *table, const H3Tensor *rows,
     guint gate)
 {
-  Args t = { .y = x, .a = branch, .b = table, .rows = rows->data,
-    .gate = gate, .grain = h3_cpu_row_grain (h3_tensor_cols (x)) };
+  Args t = { .y = x,
+    .a = branch,
+    .b = table,
+    .rows = rows->data,
+    .gate = gate,
+    .grain = h3_cpu_row_grain (h3_tensor_cols (x)) };
 
   if (!h3_cpu_rows_inside (stream, "gated_residual", rows,
           h3_tensor_rows (table)))
@@ -88,11 +95,14 @@ mean3_task (gconstpointer data, gint64 index, gpointer scratch)
 {
   const Args *t = data;
   gint64 end = MIN ((index + 1) * t->grain, h3_tensor_size (t->y));
-  const gfloat *a = t->a->data, *b = t->b->data, *c = t->c->data;
+  const gfloat *a = t->a->data, *b = t->b->data;
+  const gfloat *c = t->c ? t->c->data : NULL;
   gfloat *y = t->y->data;
 
-  for (gint64 i = index * t->grain; i < end; i++)
+  for (gint64 i = index * t->grain; i < end && c; i++)
     y[i] = ((a[i] + b[i]) + c[i]) / 3.0f;
+  for (gint64 i = index * t->grain; i < end && !c; i++)
+    y[i] = (a[i] + b[i]) / 2.0f;
 }
 
 void
@@ -107,8 +117,8 @@ H3_ISA (h3_cpu_mean3) (H3Stream *stream, H3Tensor *y, const H3Tensor *a,
 
 /* Comparisons with NaN are false, so NaN passes. */
 void
-H3_ISA (h3_cpu_interleave_clamp) (H3Stream *stream, H3Tensor *y,
-    const H3Tensor *x)
+H3_ISA (
+    h3_cpu_interleave_clamp) (H3Stream *stream, H3Tensor *y, const H3Tensor *x)
 {
   gint64 channels = x->shape[0], length = x->shape[2];
 

@@ -18,7 +18,10 @@ H3_ISA (h3_cpu_latent_tile) (H3Stream *stream, const H3LatentTileArgs *args)
       for (gint j = 0; j < args->w; j++, y += channels)
         for (gint64 c = 0; c < channels; c++)
           y[c] = latent[((c * frames + frame) * shape[2] + args->y0 + i) *
-                         shape[3] + args->x0 + j] * std[c] + mean[c];
+                            shape[3] +
+                        args->x0 + j] *
+                     std[c] +
+                 mean[c];
   }
 }
 

@@ -88,8 +88,8 @@ choose_tiles (Linear *l)
 {
   gint64 tile = 256;
 
-  while (tile > 64 && h3_cpu_ceil_div (l->m, tile) *
-          h3_cpu_ceil_div (l->n, tile) < 16)
+  while (tile > 64 &&
+         h3_cpu_ceil_div (l->m, tile) * h3_cpu_ceil_div (l->n, tile) < 16)
     tile /= 2;
   if (l->m * l->n < (1 << 18) / MAX (l->k, 1))
     tile = MAX (l->m, l->n);
@@ -101,16 +101,20 @@ choose_tiles (Linear *l)
 void
 H3_ISA (h3_cpu_linear) (H3Stream *stream, const H3LinearArgs *args)
 {
-  Linear l = { .args = args, .m = h3_tensor_rows (args->x),
-    .n = args->weight->tensor->shape[0], .k = h3_tensor_cols (args->x) };
+  Linear l = { .args = args,
+    .m = h3_tensor_rows (args->x),
+    .n = args->weight->tensor->shape[0],
+    .k = h3_tensor_cols (args->x) };
   gsize scratch = 0;
 
   if (l.m == 0 || l.n == 0)
     return;
   if (l.k > G_MAXINT32 || l.n > G_MAXINT32) {
-    h3_stream_fail (stream, H3_ERROR_WRONG_TYPE, "linear: a weight of %"
-        G_GINT64_FORMAT " x %" G_GINT64_FORMAT " is more than the matrix "
-        "library can address", l.n, l.k);
+    h3_stream_fail (stream, H3_ERROR_WRONG_TYPE,
+        "linear: a weight of %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT
+        " is more than the matrix "
+        "library can address",
+        l.n, l.k);
     return;
   }
   choose_tiles (&l);

@@ -67,7 +67,7 @@ h3_expf (gfloat x)
   p = h3_fma (p * r, r, r) + 1.0f;
   half = k >> 1;
   return p * h3_bits_float ((guint32) (half + 127) << 23) *
-      h3_bits_float ((guint32) (k - half + 127) << 23);
+         h3_bits_float ((guint32) (k - half + 127) << 23);
 }
 
 static inline gfloat
@@ -115,13 +115,19 @@ h3_sinf_reduced (gfloat x)
   memcpy (&parity, &t, sizeof parity);
   r = (gfloat) d;
   r2 = r * r;
-  p = -2.38899e-8f;
-  p = h3_fma (p, r2, 2.75256e-6f);
-  p = h3_fma (p, r2, -1.98408e-4f);
-  p = h3_fma (p, r2, 8.33333e-3f);
-  p = h3_fma (p, r2, -1.66666667e-1f);
+  p = 2.6057496e-6f;
+  p = h3_fma (p, r2, -1.9809589e-4f);
+  p = h3_fma (p, r2, 8.3330665e-3f);
+  p = h3_fma (p, r2, -1.666666e-1f);
   p = h3_fma (p * r2, r, r);
   return h3_bits_float (h3_float_bits (p) ^ (guint32) (parity << 31));
+}
+
+/* sin x for any x: the same bytes as above where that is accurate. */
+static inline gfloat
+h3_sinf (gfloat x)
+{
+  return fabsf (x) > H3_SINF_LIMIT ? sinf (x) : h3_sinf_reduced (x);
 }
 
 static inline gfloat

@@ -47,10 +47,10 @@ apply_group (const gchar *folder, gboolean v2, guint64 *free_bytes,
 {
   guint64 limit = read_number (folder,
       v2 ? "memory.max" : "memory.limit_in_bytes", G_MAXUINT64);
-  guint64 used = read_number (folder,
-      v2 ? "memory.current" : "memory.usage_in_bytes", 0);
-  guint64 cache = reclaimable (folder,
-      v2 ? "inactive_file " : "total_inactive_file ");
+  guint64 used =
+      read_number (folder, v2 ? "memory.current" : "memory.usage_in_bytes", 0);
+  guint64 cache =
+      reclaimable (folder, v2 ? "inactive_file " : "total_inactive_file ");
 
   if (limit == G_MAXUINT64)
     return;

@@ -57,8 +57,8 @@ rms_task (gconstpointer data, gint64 index, gpointer scratch)
       y[i] = x[i] * rstd * w[i];
     if (a->table) {
       const gint32 *rows = a->rows->data;
-      const gfloat *row = (const gfloat *) a->table->data +
-          rows[s] * h3_tensor_cols (a->table);
+      const gfloat *row =
+          (const gfloat *) a->table->data + rows[s] * h3_tensor_cols (a->table);
       const gfloat *scale = row + a->scale * h, *shift = row + a->shift * h;
 
       for (gint64 i = 0; i < h; i++)
@@ -73,7 +73,7 @@ H3_ISA (h3_cpu_rms_norm) (H3Stream *stream, const H3RmsNormArgs *args)
   gint64 grain = h3_cpu_row_grain (h3_tensor_cols (args->x));
 
   if (args->table && !h3_cpu_rows_inside (stream, "rms_norm", args->rows,
-          h3_tensor_rows (args->table)))
+                         h3_tensor_rows (args->table)))
     return;
   h3_cpu_for (stream, h3_cpu_ceil_div (h3_tensor_rows (args->x), grain), 0,
       rms_task, args);

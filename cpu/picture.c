@@ -47,7 +47,7 @@ colour (const H3EmitPictureArgs *a, gint x, gint y)
          b = channel (a, 2, x, y);
   gfloat luma = KR * r + KG * g + KB * b;
 
-  return (Colour) { luma, (b - luma) * CB_SCALE, (r - luma) * CR_SCALE };
+  return (Colour){ luma, (b - luma) * CB_SCALE, (r - luma) * CR_SCALE };
 }
 
 static guint8
@@ -104,8 +104,8 @@ half_chroma_row (const H3EmitPictureArgs *a, gint row)
   gint y[2] = { 2 * row, MIN (2 * row + 1, p->height - 1) };
   gboolean planar = p->format == H3_PICTURE_I420;
   guint8 *cb = (guint8 *) p->plane[1] + (gsize) row * p->stride[1];
-  guint8 *cr = planar ? (guint8 *) p->plane[2] + (gsize) row * p->stride[2]
-                      : cb + 1;
+  guint8 *cr =
+      planar ? (guint8 *) p->plane[2] + (gsize) row * p->stride[2] : cb + 1;
   gint step = planar ? 1 : 2;
 
   for (gint x = 0; x < p->width; x += 2, cb += step, cr += step) {

@@ -22,13 +22,13 @@ struct _Job {
 
 static struct {
   GMutex lock;
-  GCond work;  /* a job was listed, or the pool closes */
-  GCond left;  /* a worker left a job */
-  Job *jobs;   /* lock; oldest first */
-  guint users; /* lock; devices */
-  gboolean closing; /* lock */
+  GCond work;         /* a job was listed, or the pool closes */
+  GCond left;         /* a worker left a job */
+  Job *jobs;          /* lock; oldest first */
+  guint users;        /* lock; devices */
+  gboolean closing;   /* lock */
   GPtrArray *threads; /* lifecycle */
-  GMutex lifecycle; /* taken before lock; ref and unref */
+  GMutex lifecycle;   /* taken before lock; ref and unref */
 } pool;
 
 gpointer
@@ -65,7 +65,7 @@ work_on (Job *job, H3CpuScratch *scratch)
     return;
   }
   while (!g_atomic_int_get (&job->failed) &&
-      (i = __atomic_fetch_add (&job->taken, 1, __ATOMIC_RELAXED)) < job->n)
+         (i = __atomic_fetch_add (&job->taken, 1, __ATOMIC_RELAXED)) < job->n)
     job->task (job->data, i, memory);
 }
 
@@ -185,8 +185,11 @@ gboolean
 h3_cpu_pool_run (guint workers, gint64 n, gsize scratch_bytes, H3CpuTask task,
     gconstpointer data, H3CpuScratch *own)
 {
-  Job job = { .task = task, .data = data, .n = n,
-    .scratch_bytes = scratch_bytes, .room = workers };
+  Job job = { .task = task,
+    .data = data,
+    .n = n,
+    .scratch_bytes = scratch_bytes,
+    .room = workers };
   gboolean shared = workers > 0 && n > 1;
 
   if (n <= 0)

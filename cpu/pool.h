@@ -17,8 +17,7 @@ gpointer h3_cpu_scratch_get (H3CpuScratch *scratch, gsize bytes);
 void h3_cpu_scratch_clear (H3CpuScratch *scratch);
 
 /* @scratch: as many bytes as were asked for, not initialised */
-typedef void (*H3CpuTask) (gconstpointer data, gint64 index,
-    gpointer scratch);
+typedef void (*H3CpuTask) (gconstpointer data, gint64 index, gpointer scratch);
 
 /* The workers are shared by all devices and streams of the process. A device
  * holds them between ref and unref; @workers more threads beside the callers. */

@@ -1,48 +1,139 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* SnakeBeta at twice the rate, between two FIR filters (audio-vae.md 4.5 to
- * 4.9). */
+ * 4.9).
+ *
+ * The signal at twice the rate is kept as its even and odd samples, so that
+ * every loop runs over neighbours. All loops go in whole STEPs: an element is
+ * computed by the same instructions wherever it lies in a block, a row or a
+ * chunk, which is why a slice with its halo gives the same bytes as the whole. */
 #include "cpu/cpu.h"
 #include "cpu/mathf.h"
 
 #define TAPS 12
+#define HALF (TAPS / 2)
+#define STEP 16
+#define BLOCK 512
+#define REACH 3 /* y[n] reads activations n - 3 .. n + 3 */
+#define SIZE (BLOCK + STEP)
 
-static gfloat
-activated (const gfloat *x, gint64 length, gint64 j, const gfloat *f, gfloat a,
-    gfloat inv_b)
+/* x[first + i], edges repeated. */
+static void
+take (gfloat *out, const gfloat *x, gint64 length, gint64 first, gint n)
 {
-  gint64 i0 = (j + 5) / 2, phase = (j + 5) % 2;
-  gfloat u = 0, s;
+  if (first >= 0 && first + n <= length) {
+    memcpy (out, x + first, n * sizeof *out);
+    return;
+  }
+  for (gint i = 0; i < n; i++)
+    out[i] = x[CLAMP (first + i, 0, length - 1)];
+}
 
-  for (gint m = 0; m < TAPS / 2; m++)
-    u = h3_fma (f[phase + 2 * m], x[CLAMP (i0 - m, 0, length - 1)], u);
-  u *= 2;
-  s = sinf (a * u);
-  return u + inv_b * (s * s);
+/* y[i] = 2 sum_m f[2 m] x[i - m] */
+static void
+up (gfloat *restrict y, const gfloat *restrict x, gint n, const gfloat *f)
+{
+  for (gint i = 0; i < n; i += STEP)
+    for (gint k = 0; k < STEP; k++) {
+      gfloat sum = f[0] * x[i + k];
+
+      for (gint m = 1; m < HALF; m++)
+        sum = h3_fma (f[2 * m], x[i + k - m], sum);
+      y[i + k] = 2 * sum;
+    }
+}
+
+/* u <- u + inv_b sin (a u)² */
+static void
+activate (gfloat *restrict u, gint n, gfloat a, gfloat inv_b)
+{
+  for (gint i = 0; i < n; i += STEP) {
+    gfloat s[STEP];
+    gint far = 0;
+
+    for (gint k = 0; k < STEP; k++)
+      far |= fabsf (a * u[i + k]) > H3_SINF_LIMIT;
+    for (gint k = 0; k < STEP; k++)
+      s[k] = h3_sinf_reduced (a * u[i + k]);
+    if (G_UNLIKELY (far))
+      for (gint k = 0; k < STEP; k++)
+        s[k] = h3_sinf (a * u[i + k]);
+    for (gint k = 0; k < STEP; k++)
+      u[i + k] = h3_fma (inv_b, s[k] * s[k], u[i + k]);
+  }
+}
+
+/* y[i] = sum_k f[k] v[2 i + k - 5]; v's even and odd samples begin REACH
+ * before y's */
+static void
+down (gfloat *restrict y, const gfloat *restrict even,
+    const gfloat *restrict odd, gint n, const gfloat *f)
+{
+  for (gint i = 0; i < n; i += STEP)
+    for (gint k = 0; k < STEP; k++) {
+      gfloat sum = f[0] * odd[i + k];
+
+      sum = h3_fma (f[1], even[i + k + 1], sum);
+      for (gint m = 1; m < HALF; m++) {
+        sum = h3_fma (f[2 * m], odd[i + k + m], sum);
+        sum = h3_fma (f[2 * m + 1], even[i + k + m + 1], sum);
+      }
+      y[i + k] = sum;
+    }
+}
+
+typedef struct {
+  const H3SnakeBetaArgs *args;
+  gint64 length, blocks;
+  gint64 grain; /* blocks of a task */
+} Snake;
+
+static void
+snake_block (const Snake *t, gint64 row, gint64 n0)
+{
+  const H3SnakeBetaArgs *s = t->args;
+  const gfloat *x = (const gfloat *) s->x->data + row * t->length;
+  gint64 c = row % s->x->shape[1], first = n0 - REACH;
+  gfloat a = ((const gfloat *) s->a->data)[c];
+  gfloat inv_b = ((const gfloat *) s->inv_b->data)[c];
+  const gfloat *filter = s->up_filter->data;
+  gint n = MIN (BLOCK, t->length - n0);
+  gint steps = (n + STEP - 1) / STEP * STEP, wide = steps + STEP;
+  gfloat in[SIZE + 2 * STEP], even[SIZE], odd[SIZE], out[BLOCK];
+
+  /* even sample 2i from x[i - 3 .. i + 2], odd 2i + 1 from x[i - 2 .. i + 3] */
+  take (in, x, t->length, first - 3, wide + HALF);
+  up (even, in + 5, wide, filter + 1);
+  up (odd, in + 6, wide, filter);
+  activate (even, wide, a, inv_b);
+  activate (odd, wide, a, inv_b);
+  /* beyond the ends the activated signal repeats, not the signal */
+  for (gint64 i = 0; first + i < 0; i++)
+    even[i] = odd[i] = even[-first];
+  for (gint64 i = t->length - first; i < n + 2 * REACH; i++)
+    even[i] = odd[i] = odd[t->length - first - 1];
+  down (out, even, odd, steps, s->down_filter->data);
+  memcpy ((gfloat *) s->y->data + row * t->length + n0, out, n * sizeof *out);
 }
 
 static void
 snake_task (gconstpointer data, gint64 index, gpointer scratch)
 {
-  const H3SnakeBetaArgs *t = data;
-  gint64 c = index % t->x->shape[1], length = t->x->shape[2];
-  const gfloat *x = (const gfloat *) t->x->data + index * length;
-  const gfloat *up = t->up_filter->data, *down = t->down_filter->data;
-  gfloat a = ((const gfloat *) t->a->data)[c];
-  gfloat inv_b = ((const gfloat *) t->inv_b->data)[c];
-  gfloat *y = (gfloat *) t->y->data + index * length;
+  const Snake *t = data;
+  gint64 rows = t->args->x->shape[0] * t->args->x->shape[1];
+  gint64 end = MIN ((index + 1) * t->grain, rows * t->blocks);
 
-  for (gint64 n = 0; n < length; n++) {
-    gfloat sum = 0;
-    for (gint k = 0; k < TAPS; k++)
-      sum = h3_fma (down[k], activated (x, length,
-              CLAMP (2 * n + k - 5, 0, 2 * length - 1), up, a, inv_b), sum);
-    y[n] = sum;
-  }
+  for (gint64 i = index * t->grain; i < end; i++)
+    snake_block (t, i / t->blocks, i % t->blocks * BLOCK);
 }
 
 void
 H3_ISA (h3_cpu_snake_beta) (H3Stream *stream, const H3SnakeBetaArgs *args)
 {
-  h3_cpu_for (stream, args->x->shape[0] * args->x->shape[1], 0, snake_task,
-      args);
+  Snake t = { .args = args, .length = args->x->shape[2] };
+  gint64 rows = args->x->shape[0] * args->x->shape[1];
+
+  t.blocks = h3_cpu_ceil_div (t.length, BLOCK);
+  t.grain = MAX (1, H3_CPU_GRAIN / MAX (MIN (t.length, BLOCK), 1));
+  h3_cpu_for (stream, h3_cpu_ceil_div (rows * t.blocks, t.grain), 0, snake_task,
+      &t);
 }

@@ -28,7 +28,6 @@ solver_task (gconstpointer data, gint64 index, gpointer scratch)
 void
 H3_ISA (h3_cpu_solver_step) (H3Stream *stream, const H3SolverArgs *args)
 {
-  h3_cpu_for (stream,
-      h3_cpu_ceil_div (h3_tensor_size (args->x), H3_CPU_GRAIN), 0,
-      solver_task, args);
+  h3_cpu_for (stream, h3_cpu_ceil_div (h3_tensor_size (args->x), H3_CPU_GRAIN),
+      0, solver_task, args);
 }

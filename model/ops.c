@@ -14,10 +14,8 @@ typedef enum {
   KIND_I32,
 } Kind;
 
-static const gchar *const kind_names[] = {
-  "any type", "a float type", "an activation type of this device", "float32",
-  "int32"
-};
+static const gchar *const kind_names[] = { "any type", "a float type",
+  "an activation type of this device", "float32", "int32" };
 
 #define ANY G_GINT64_CONSTANT (-1)
 
@@ -29,10 +27,10 @@ kind_accepts (Kind kind, const H3Device *device, H3DType dtype)
       return TRUE;
     case KIND_FLOAT:
       return dtype == H3_DTYPE_F32 || dtype == H3_DTYPE_F16 ||
-          dtype == H3_DTYPE_BF16;
+             dtype == H3_DTYPE_BF16;
     case KIND_ACT:
       return dtype == H3_DTYPE_F32 || dtype == device->act_dtype ||
-          dtype == device->vae_dtype;
+             dtype == device->vae_dtype;
     case KIND_F32:
       return dtype == H3_DTYPE_F32;
     case KIND_I32:
@@ -65,14 +63,13 @@ mismatch (H3Stream *stream, const gchar *op, const gchar *name,
   g_autofree gchar *needed = dims_to_string (rank, dims);
 
   h3_stream_fail (stream, H3_ERROR_WRONG_TYPE,
-      "%s: %s is %s %s, needs to be %s %s", op, name,
-      h3_dtype_name (t->dtype), found, kind_names[kind], needed);
+      "%s: %s is %s %s, needs to be %s %s", op, name, h3_dtype_name (t->dtype),
+      found, kind_names[kind], needed);
   return FALSE;
 }
 
-static gboolean
-refuse (H3Stream *stream, const gchar *op, const gchar *format, ...)
-    G_GNUC_PRINTF (3, 4);
+static gboolean refuse (H3Stream *stream, const gchar *op, const gchar *format,
+    ...) G_GNUC_PRINTF (3, 4);
 
 static gboolean
 refuse (H3Stream *stream, const gchar *op, const gchar *format, ...)
@@ -94,14 +91,16 @@ present (H3Stream *stream, const gchar *op, const gchar *name,
   if (!t)
     return refuse (stream, op, "%s is missing", name);
   if (t->device != stream->device)
-    return refuse (stream, op, "%s lives on another device (%s) than the "
-        "stream (%s)", name, t->device->name, stream->device->name);
+    return refuse (stream, op,
+        "%s lives on another device (%s) than the "
+        "stream (%s)",
+        name, t->device->name, stream->device->name);
   return TRUE;
 }
 
 static gboolean
-shaped (H3Stream *stream, const gchar *op, const gchar *name,
-    const H3Tensor *t, Kind kind, guint rank, const gint64 *dims)
+shaped (H3Stream *stream, const gchar *op, const gchar *name, const H3Tensor *t,
+    Kind kind, guint rank, const gint64 *dims)
 {
   if (!present (stream, op, name, t))
     return FALSE;
@@ -113,27 +112,25 @@ shaped (H3Stream *stream, const gchar *op, const gchar *name,
   return TRUE;
 }
 
-#define SHAPED(name, t, kind, ...) \
-  shaped (stream, op, name, t, kind, \
-      G_N_ELEMENTS (((gint64[]) { __VA_ARGS__ })), \
-      (gint64[]) { __VA_ARGS__ })
+#define SHAPED(name, t, kind, ...)                                             \
+  shaped (stream, op, name, t, kind,                                           \
+      G_N_ELEMENTS (((gint64[]){ __VA_ARGS__ })), (gint64[]){ __VA_ARGS__ })
 
 /* A matrix whose rows are all leading dimensions. */
 static gboolean
-matrix (H3Stream *stream, const gchar *op, const gchar *name,
-    const H3Tensor *t, Kind kind, gint64 rows, gint64 cols)
+matrix (H3Stream *stream, const gchar *op, const gchar *name, const H3Tensor *t,
+    Kind kind, gint64 rows, gint64 cols)
 {
   if (!present (stream, op, name, t))
     return FALSE;
   if (t->rank < 1 || !kind_accepts (kind, stream->device, t->dtype) ||
       (rows != ANY && rows != h3_tensor_rows (t)) ||
       (cols != ANY && cols != h3_tensor_cols (t)))
-    return mismatch (stream, op, name, t, kind, 2,
-        (gint64[]) { rows, cols });
+    return mismatch (stream, op, name, t, kind, 2, (gint64[]){ rows, cols });
   return TRUE;
 }
 
-#define MATRIX(name, t, kind, rows, cols) \
+#define MATRIX(name, t, kind, rows, cols)                                      \
   matrix (stream, op, name, t, kind, rows, cols)
 #define VECTOR(name, t, kind, n) SHAPED (name, t, kind, n)
 
@@ -147,10 +144,9 @@ weight_shaped (H3Stream *stream, const gchar *op, const H3Weight *weight,
       dims);
 }
 
-#define WEIGHT(weight, ...) \
-  weight_shaped (stream, op, weight, \
-      G_N_ELEMENTS (((gint64[]) { __VA_ARGS__ })), \
-      (gint64[]) { __VA_ARGS__ })
+#define WEIGHT(weight, ...)                                                    \
+  weight_shaped (stream, op, weight,                                           \
+      G_N_ELEMENTS (((gint64[]){ __VA_ARGS__ })), (gint64[]){ __VA_ARGS__ })
 
 static gboolean
 same_shape (H3Stream *stream, const gchar *op, const gchar *name,
@@ -184,7 +180,8 @@ table_shaped (H3Stream *stream, const gchar *op, const H3Tensor *table,
     return FALSE;
   if (h == 0 || h3_tensor_cols (table) % h != 0 ||
       p >= h3_tensor_cols (table) / h)
-    return refuse (stream, op, "a table of %" G_GINT64_FORMAT " columns has "
+    return refuse (stream, op,
+        "a table of %" G_GINT64_FORMAT " columns has "
         "no parameter %u of %" G_GINT64_FORMAT " channels",
         h3_tensor_cols (table), p, h);
   return TRUE;
@@ -303,8 +300,7 @@ h3_rms_norm (H3Stream *stream, const H3RmsNormArgs *args)
       !apart (stream, op, "x", args->y, args->x))
     return;
   if (args->table &&
-      (!table_shaped (stream, op, args->table, args->rows, s, h,
-           args->shift) ||
+      (!table_shaped (stream, op, args->table, args->rows, s, h, args->shift) ||
           !table_shaped (stream, op, args->table, args->rows, s, h,
               args->scale)))
     return;
@@ -333,8 +329,8 @@ heads_fit (H3Stream *stream, const gchar *op, guint heads, guint kv_heads,
     guint head_dim)
 {
   if (heads == 0 || kv_heads == 0 || head_dim == 0 || heads % kv_heads != 0)
-    return refuse (stream, op, "%u heads of %u cannot share %u kv heads",
-        heads, head_dim, kv_heads);
+    return refuse (stream, op, "%u heads of %u cannot share %u kv heads", heads,
+        head_dim, kv_heads);
   return TRUE;
 }
 
@@ -361,10 +357,10 @@ h3_qk_norm_rope (H3Stream *stream, const H3QkNormRopeArgs *args)
         !same_shape (stream, op, "sin", args->sin, KIND_F32, args->cos))
       return;
     if (args->cos->shape[0] < 1 || args->cos->shape[1] > d / 2) {
-      refuse (stream, op, "the rotary table is [%" G_GINT64_FORMAT ", %"
-          G_GINT64_FORMAT "], needs at least one row and at most %"
-          G_GINT64_FORMAT " columns", args->cos->shape[0],
-          args->cos->shape[1], d / 2);
+      refuse (stream, op,
+          "the rotary table is [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT
+          "], needs at least one row and at most %" G_GINT64_FORMAT " columns",
+          args->cos->shape[0], args->cos->shape[1], d / 2);
       return;
     }
   }
@@ -387,8 +383,10 @@ h3_attention (H3Stream *stream, const H3AttentionArgs *args)
       !apart (stream, op, "qkv", args->y, args->qkv))
     return;
   if (args->n_sequences == 0 || s % args->n_sequences != 0)
-    refuse (stream, op, "%" G_GINT64_FORMAT " rows cannot be cut into %u "
-        "equal sequences", s, args->n_sequences);
+    refuse (stream, op,
+        "%" G_GINT64_FORMAT " rows cannot be cut into %u "
+        "equal sequences",
+        s, args->n_sequences);
   else
     stream->device->ops->attention (stream, args);
 }
@@ -470,14 +468,16 @@ h3_latent_tile (H3Stream *stream, const H3LatentTileArgs *args)
   if (args->t < 1 || args->h < 1 || args->w < 1 || args->t0 < 0 ||
       args->y0 < 0 || args->x0 < 0 || shape[1] < 1 ||
       args->y0 > shape[2] - args->h || args->x0 > shape[3] - args->w) {
-    refuse (stream, op, "a tile of %d x %d x %d at (%d, %d, %d) is not inside "
-        "a latent of %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %"
-        G_GINT64_FORMAT, args->t, args->h, args->w, args->t0, args->y0,
-        args->x0, shape[1], shape[2], shape[3]);
+    refuse (stream, op,
+        "a tile of %d x %d x %d at (%d, %d, %d) is not inside "
+        "a latent of %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT
+        " x %" G_GINT64_FORMAT,
+        args->t, args->h, args->w, args->t0, args->y0, args->x0, shape[1],
+        shape[2], shape[3]);
     return;
   }
-  if (!MATRIX ("y", args->y, KIND_ACT,
-          (gint64) args->t * args->h * args->w, shape[0]) ||
+  if (!MATRIX ("y", args->y, KIND_ACT, (gint64) args->t * args->h * args->w,
+          shape[0]) ||
       !VECTOR ("the mean", args->mean, KIND_F32, shape[0]) ||
       !VECTOR ("the std", args->std, KIND_F32, shape[0]) ||
       !apart (stream, op, "the latent", args->y, args->latent))
@@ -495,9 +495,10 @@ axis_fits (H3Stream *stream, const gchar *op, const gchar *name,
   if (axis->length != length || axis->n < 1 || axis->n > H3_MAX_TILES ||
       axis->tile < 1 || axis->tile % patch != 0 || axis->start[0] != 0 ||
       axis->start[axis->n - 1] != axis->length - axis->tile)
-    return refuse (stream, op, "%s: %d tiles of %d do not cover %"
-        G_GINT64_FORMAT " pixels in patches of %d", name, axis->n, axis->tile,
-        length, patch);
+    return refuse (stream, op,
+        "%s: %d tiles of %d do not cover %" G_GINT64_FORMAT
+        " pixels in patches of %d",
+        name, axis->n, axis->tile, length, patch);
   for (gint k = 0; k + 1 < axis->n; k++)
     if (axis->overlap[k] < 0 || axis->overlap[k] >= axis->tile ||
         axis->start[k + 1] != axis->start[k] + axis->tile - axis->overlap[k])
@@ -512,14 +513,14 @@ h3_compose_tiles (H3Stream *stream, const H3ComposeTilesArgs *args)
   static const gchar op[] = "compose_tiles";
   gint64 tokens, frames;
 
-  if (stream->error ||
-      !SHAPED ("y", args->y, KIND_F32, 3, ANY, ANY, ANY))
+  if (stream->error || !SHAPED ("y", args->y, KIND_F32, 3, ANY, ANY, ANY))
     return;
   if (args->patch_t < 1 || args->patch < 1 || args->patch_t > 256 ||
       args->patch > 256 || args->first_frame < 0) {
-    refuse (stream, op, "a patch of %d x %d x %d from frame %d on is not "
-        "possible", args->patch_t, args->patch, args->patch,
-        args->first_frame);
+    refuse (stream, op,
+        "a patch of %d x %d x %d from frame %d on is not "
+        "possible",
+        args->patch_t, args->patch, args->patch, args->first_frame);
     return;
   }
   if (!axis_fits (stream, op, "axis y", args->axis_y, args->y->shape[2],
@@ -533,11 +534,13 @@ h3_compose_tiles (H3Stream *stream, const H3ComposeTilesArgs *args)
     return;
   frames = args->first_frame + args->y->shape[1];
   tokens = (frames + args->patch_t - 1) / args->patch_t *
-      (args->axis_y->tile / args->patch) * (args->axis_x->tile / args->patch);
+           (args->axis_y->tile / args->patch) *
+           (args->axis_x->tile / args->patch);
   if (tokens > args->tiles->shape[1])
-    refuse (stream, op, "%" G_GINT64_FORMAT " frames need %" G_GINT64_FORMAT
-        " tokens a tile, found %" G_GINT64_FORMAT, frames, tokens,
-        args->tiles->shape[1]);
+    refuse (stream, op,
+        "%" G_GINT64_FORMAT " frames need %" G_GINT64_FORMAT
+        " tokens a tile, found %" G_GINT64_FORMAT,
+        frames, tokens, args->tiles->shape[1]);
   else
     stream->device->ops->compose_tiles (stream, args);
 }
@@ -548,14 +551,15 @@ h3_blend_frames (H3Stream *stream, const H3BlendFramesArgs *args)
   static const gchar op[] = "blend_frames";
 
   if (stream->error || !SHAPED ("y", args->y, KIND_F32, 3, ANY, ANY, ANY) ||
-      !SHAPED ("previous", args->previous, KIND_F32, 3, ANY,
-          args->y->shape[2], args->y->shape[3]) ||
+      !SHAPED ("previous", args->previous, KIND_F32, 3, ANY, args->y->shape[2],
+          args->y->shape[3]) ||
       !apart (stream, op, "previous", args->y, args->previous))
     return;
   if (args->previous->shape[1] > args->y->shape[1])
-    refuse (stream, op, "%" G_GINT64_FORMAT " previous frames are more than "
-        "the %" G_GINT64_FORMAT " new ones", args->previous->shape[1],
-        args->y->shape[1]);
+    refuse (stream, op,
+        "%" G_GINT64_FORMAT " previous frames are more than "
+        "the %" G_GINT64_FORMAT " new ones",
+        args->previous->shape[1], args->y->shape[1]);
   else
     stream->device->ops->blend_frames (stream, args);
 }
@@ -588,8 +592,8 @@ picture_fits (H3Stream *stream, const gchar *op, const H3Picture *picture)
   }
   for (gint i = 0; i < 3; i++)
     if (row[i] && (!picture->plane[i] || picture->stride[i] < row[i]))
-      return refuse (stream, op, "plane %d has a stride of %d, needs %"
-          G_GINT64_FORMAT " bytes", i,
+      return refuse (stream, op,
+          "plane %d has a stride of %d, needs %" G_GINT64_FORMAT " bytes", i,
           picture->plane[i] ? picture->stride[i] : 0, row[i]);
   return TRUE;
 }
@@ -600,11 +604,11 @@ h3_emit_picture (H3Stream *stream, const H3EmitPictureArgs *args)
   static const gchar op[] = "emit_picture";
 
   if (stream->error || !SHAPED ("pixels", args->pixels, KIND_F32, 3, ANY,
-          args->picture.height, args->picture.width))
+                           args->picture.height, args->picture.width))
     return;
   if (args->frame < 0 || args->frame >= args->pixels->shape[1])
-    refuse (stream, op, "frame %d is not among %" G_GINT64_FORMAT,
-        args->frame, args->pixels->shape[1]);
+    refuse (stream, op, "frame %d is not among %" G_GINT64_FORMAT, args->frame,
+        args->pixels->shape[1]);
   else if (picture_fits (stream, op, &args->picture))
     stream->device->ops->emit_picture (stream, args);
 }
@@ -624,9 +628,10 @@ h3_conv1d (H3Stream *stream, const H3Conv1dArgs *args)
   room = args->x->shape[2] + 2 * (gint64) args->pad;
   if (args->stride < 1 || args->dilation < 1 || args->pad < 0 || k < 1 ||
       (room - 1) / args->dilation < k - 1 || room < 1) {
-    refuse (stream, op, "a kernel of %" G_GINT64_FORMAT " (stride %d, "
-        "dilation %d, pad %d) does not fit into length %" G_GINT64_FORMAT, k,
-        args->stride, args->dilation, args->pad, args->x->shape[2]);
+    refuse (stream, op,
+        "a kernel of %" G_GINT64_FORMAT " (stride %d, "
+        "dilation %d, pad %d) does not fit into length %" G_GINT64_FORMAT,
+        k, args->stride, args->dilation, args->pad, args->x->shape[2]);
     return;
   }
   lo = (room - args->dilation * (k - 1) - 1) / args->stride + 1;
@@ -653,9 +658,10 @@ h3_conv_transpose1d (H3Stream *stream, const H3ConvTranspose1dArgs *args)
   co = args->weight->tensor->shape[1];
   k = args->weight->tensor->shape[2];
   if (args->stride < 1 || k < args->stride || (k - args->stride) % 2 != 0) {
-    refuse (stream, op, "a kernel of %" G_GINT64_FORMAT " and stride %d: "
-        "their difference needs to be even and not negative", k,
-        args->stride);
+    refuse (stream, op,
+        "a kernel of %" G_GINT64_FORMAT " and stride %d: "
+        "their difference needs to be even and not negative",
+        k, args->stride);
     return;
   }
   if (!SHAPED ("y", args->y, KIND_F32, args->x->shape[0], co,
@@ -686,8 +692,8 @@ h3_snake_beta (H3Stream *stream, const H3SnakeBetaArgs *args)
 }
 
 void
-h3_mean3 (H3Stream *stream, H3Tensor *y, const H3Tensor *a,
-    const H3Tensor *b, const H3Tensor *c)
+h3_mean3 (H3Stream *stream, H3Tensor *y, const H3Tensor *a, const H3Tensor *b,
+    const H3Tensor *c)
 {
   static const gchar op[] = "mean3";
 
@@ -727,9 +733,10 @@ h3_video_rows_to_latent (H3Stream *stream, H3Tensor *latent,
     return;
   shape = latent->shape;
   if (shape[2] % 2 != 0 || shape[3] % 2 != 0) {
-    refuse (stream, op, "a latent of %" G_GINT64_FORMAT " x %"
-        G_GINT64_FORMAT " cannot be cut into 2 x 2 patches", shape[2],
-        shape[3]);
+    refuse (stream, op,
+        "a latent of %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT
+        " cannot be cut into 2 x 2 patches",
+        shape[2], shape[3]);
     return;
   }
   if (!MATRIX ("rows", rows, KIND_F32,
@@ -745,8 +752,7 @@ h3_audio_rows_to_latent (H3Stream *stream, H3Tensor *latent,
 {
   static const gchar op[] = "audio_rows_to_latent";
 
-  if (stream->error ||
-      !SHAPED ("the latent", latent, KIND_F32, 2, ANY, ANY) ||
+  if (stream->error || !SHAPED ("the latent", latent, KIND_F32, 2, ANY, ANY) ||
       !MATRIX ("rows", rows, KIND_F32, 2 * latent->shape[2],
           latent->shape[1]) ||
       !apart (stream, op, "rows", latent, rows))

@@ -185,7 +185,9 @@ typedef struct {
 } H3BlendFramesArgs;
 
 typedef enum {
-  H3_PICTURE_NV12, /* BT.709 limited range, chroma sited left (mpeg2) */
+  /* BT.709 limited range, chroma sited as "mpeg2": on the even columns, midway
+   * between two rows */
+  H3_PICTURE_NV12,
   H3_PICTURE_I420,
   H3_PICTURE_Y444,
   H3_PICTURE_RGB, /* full range */
@@ -212,8 +214,13 @@ typedef struct {
 /**
  * H3EmitPictureArgs: network pixels to a picture (video-vae.md 4.1, 11):
  *   v = clamp (p * std[c] + mean[c], 0, 1), NaN = 0, then the format's codes.
- * RGB quantises v directly; the YUV formats convert in float, chroma of the
- * 4:2:0 ones averaged over its 2x2 pixels as the siting asks, then quantise.
+ * RGB quantises 255 v directly. The YUV formats compute
+ *   Y  = 16 + 219 L, L = 0.2126 R + 0.7152 G + 0.0722 B
+ *   Cb = 128 + 224 (B - L) / 1.8556,  Cr = 128 + 224 (R - L) / 1.5748
+ * in float and quantise that. For 4:2:0, Cb and Cr are filtered before they are
+ * quantised: horizontally (1, 2, 1) / 4 about the even column, vertically the
+ * mean of the two rows; columns and rows beyond the edge repeat it. An odd
+ * width or height rounds the chroma's up.
  * @pixels: [3, F, H, W]; @frame: which of F
  * @mean, @std: of R, G, B
  *
@@ -357,7 +364,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Stream, h3_stream_free)
 /* Waits for everything on the stream. FALSE with the first failure; the stream
  * is then usable again. */
 gboolean h3_stream_synchronize (H3Stream *stream, GError **error);
-/* The same without waiting: failures known so far. */
+/* The same without waiting: failures known so far, and usable again too. */
 gboolean h3_stream_check (H3Stream *stream, GError **error);
 /* For devices and wrappers: keep @code and the message when it is the first. */
 void h3_stream_fail (H3Stream *stream, H3Error code, const gchar *format, ...)

@@ -44,8 +44,7 @@ shape_bytes (H3DType dtype, guint rank, const gint64 *shape, gsize *bytes)
   gsize n = h3_dtype_size (dtype);
 
   for (guint i = 0; i < rank; i++)
-    if (shape[i] < 0 || !g_size_checked_mul (&n, n, shape[i]) ||
-        n > G_MAXSSIZE)
+    if (shape[i] < 0 || !g_size_checked_mul (&n, n, shape[i]) || n > G_MAXSSIZE)
       return FALSE;
   *bytes = n;
   return TRUE;
@@ -78,8 +77,8 @@ tensor_alloc (H3Device *device, H3DType dtype, guint rank, const gint64 *shape,
 }
 
 H3Tensor *
-h3_tensor_new (H3Device *device, H3DType dtype, guint rank,
-    const gint64 *shape, GError **error)
+h3_tensor_new (H3Device *device, H3DType dtype, guint rank, const gint64 *shape,
+    GError **error)
 {
   H3Tensor *tensor;
   gpointer data;
@@ -114,14 +113,14 @@ H3Tensor *
 h3_tensor_new_2d (H3Device *device, H3DType dtype, gint64 rows, gint64 cols,
     GError **error)
 {
-  return h3_tensor_new (device, dtype, 2, (gint64[]) { rows, cols }, error);
+  return h3_tensor_new (device, dtype, 2, (gint64[]){ rows, cols }, error);
 }
 
 H3Tensor *
-h3_tensor_new_3d (H3Device *device, H3DType dtype, gint64 a, gint64 b,
-    gint64 c, GError **error)
+h3_tensor_new_3d (H3Device *device, H3DType dtype, gint64 a, gint64 b, gint64 c,
+    GError **error)
 {
-  return h3_tensor_new (device, dtype, 3, (gint64[]) { a, b, c }, error);
+  return h3_tensor_new (device, dtype, 3, (gint64[]){ a, b, c }, error);
 }
 
 H3Tensor *
@@ -197,11 +196,11 @@ h3_tensor_view (H3Tensor *parent, gint64 offset, guint rank,
 
   g_return_val_if_fail (parent != NULL, NULL);
   g_return_val_if_fail (rank <= H3_MAX_RANK, NULL);
-  g_return_val_if_fail (shape_bytes (parent->dtype, rank, shape, &bytes),
-      NULL);
+  g_return_val_if_fail (shape_bytes (parent->dtype, rank, shape, &bytes), NULL);
   item = h3_dtype_size (parent->dtype);
   g_return_val_if_fail (offset >= 0 && offset <= h3_tensor_size (parent) &&
-          bytes <= parent->bytes - offset * item, NULL);
+                            bytes <= parent->bytes - offset * item,
+      NULL);
 
   view = tensor_alloc (parent->device, parent->dtype, rank, shape, bytes);
   view->parent = h3_tensor_ref (parent->parent ? parent->parent : parent);
@@ -217,9 +216,10 @@ h3_tensor_view_rows (H3Tensor *parent, gint64 first, gint64 n)
   g_return_val_if_fail (parent != NULL, NULL);
   g_return_val_if_fail (first >= 0 && n >= 0, NULL);
   g_return_val_if_fail (first <= h3_tensor_rows (parent) &&
-          n <= h3_tensor_rows (parent) - first, NULL);
+                            n <= h3_tensor_rows (parent) - first,
+      NULL);
   cols = h3_tensor_cols (parent);
-  return h3_tensor_view (parent, first * cols, 2, (gint64[]) { n, cols });
+  return h3_tensor_view (parent, first * cols, 2, (gint64[]){ n, cols });
 }
 
 H3Weight *
