@@ -16,8 +16,8 @@ static void
 spread_overlaps (H3TileAxis *axis, gint min_overlap, gint ratio)
 {
   gint joins = axis->n - 1;
-  gint excess = (gint)((gint64)axis->tile * axis->n -
-                       (gint64)min_overlap * joins - axis->length);
+  gint excess = (gint) ((gint64) axis->tile * axis->n -
+                        (gint64) min_overlap * joins - axis->length);
 
   for (gint k = 0; k < joins; k++)
     axis->overlap[k] = min_overlap;
@@ -59,7 +59,7 @@ h3_tile_axis_init (H3TileAxis *axis, gint length, gint tile, gint min_overlap,
 
   axis->length = length;
   axis->tile = MIN (tile, length);
-  axis->n = (gint)n;
+  axis->n = (gint) n;
   axis->start[0] = 0;
   spread_overlaps (axis, min_overlap, ratio);
   return TRUE;
@@ -68,12 +68,12 @@ h3_tile_axis_init (H3TileAxis *axis, gint length, gint tile, gint min_overlap,
 gint
 h3_video_windows (gint latent_frames)
 {
-  gint64 padded = (gint64)latent_frames + H3_VIDEO_TOKEN_DROP;
+  gint64 padded = (gint64) latent_frames + H3_VIDEO_TOKEN_DROP;
 
   if (latent_frames < 1)
     return 0;
   padded = (padded + H3_VIDEO_WINDOW_STEP - 1) / H3_VIDEO_WINDOW_STEP;
-  return (gint)MAX (padded - 1, 1);
+  return (gint) MAX (padded - 1, 1);
 }
 
 gint

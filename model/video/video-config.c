@@ -73,8 +73,8 @@ fail (GError **error, const H3Config *file, const gchar *format, ...)
 
 /* This decoder is one architecture: what the file may say of the rest. */
 static gboolean
-check_string (
-    const H3Config *file, const gchar *key, const gchar *needed, GError **error)
+check_string (const H3Config *file, const gchar *key, const gchar *needed,
+    GError **error)
 {
   g_autofree gchar *found = NULL;
 
@@ -89,8 +89,8 @@ check_string (
 }
 
 static gboolean
-check_bool (
-    const H3Config *file, const gchar *key, gboolean needed, GError **error)
+check_bool (const H3Config *file, const gchar *key, gboolean needed,
+    GError **error)
 {
   gboolean found = needed;
 
@@ -103,8 +103,16 @@ check_bool (
 }
 
 static gboolean
-read_product (
-    const H3Config *file, const gchar *key, gint *product, GError **error)
+check_int (const H3Config *file, const gchar *key, gint needed, GError **error)
+{
+  gint found = needed;
+
+  return h3_config_get_int (file, key, needed, needed, &found, error);
+}
+
+static gboolean
+read_product (const H3Config *file, const gchar *key, gint *product,
+    GError **error)
 {
   gint factors[MAX_LEVELS];
   guint n = MAX_LEVELS;
@@ -118,7 +126,7 @@ read_product (
     result *= factors[i];
   if (result > 256)
     return fail (error, file, "the product of \"%s\" is above 256", key);
-  *product = (gint)result;
+  *product = (gint) result;
   return TRUE;
 }
 
@@ -138,9 +146,71 @@ read_statistics (const H3Config *file, const gchar *key, gfloat *values,
   }
   if (!h3_config_get_floats (file, key, values, &n, error))
     return FALSE;
-  if ((gint)n != channels)
+  if ((gint) n != channels)
     return fail (error, file, "\"%s\" has %u values, \"latent_channels\" is %d",
         key, n, channels);
+  return TRUE;
+}
+
+static gboolean
+check_ratio_t (const H3Config *file, gint ratio_t, GError **error)
+{
+  if (ratio_t == H3_VIDEO_RATIO_T)
+    return TRUE;
+  return fail (error, file,
+      "the product of \"temporal_downsample_factors\" is %d, only %d is "
+      "supported",
+      ratio_t, H3_VIDEO_RATIO_T);
+}
+
+static gboolean
+check_tiles (const H3Config *file, const H3VideoVaeConfig *config,
+    GError **error)
+{
+  if (config->tile % config->ratio == 0 &&
+      config->min_overlap % config->ratio == 0 &&
+      config->min_overlap <= config->tile - config->ratio)
+    return TRUE;
+  return fail (error, file,
+      "tiles of %d pixels that overlap by %d: both must be multiples of %d, "
+      "the overlap at most the tile less %d",
+      config->tile, config->min_overlap, config->ratio, config->ratio);
+}
+
+static gboolean
+check_statistics (const H3Config *file, const H3VideoVaeConfig *config,
+    GError **error)
+{
+  for (gint c = 0; c < config->channels; c++)
+    if (!isfinite (config->latents_mean[c]) ||
+        !isfinite (config->latents_std[c]) || config->latents_std[c] <= 0)
+      return fail (error, file,
+          "latent channel %d has mean %g and standard deviation %g: finite, "
+          "and positive, is needed",
+          c, config->latents_mean[c], config->latents_std[c]);
+  return TRUE;
+}
+
+static gboolean
+check_rope (const H3Config *file, const H3VideoVaeConfig *config,
+    GError **error)
+{
+  gint rotated;
+
+  if (!(config->rope_ratio > 0 && config->rope_ratio <= 1))
+    return fail (error, file,
+        "rope_dim_ratio is %g: above 0 and at most 1 is "
+        "needed",
+        config->rope_ratio);
+  rotated = (gint) (config->head_dim * config->rope_ratio);
+  if (rotated < 6 || rotated % 6)
+    return fail (error, file,
+        "rope_dim_ratio %g of %d channels a head is %d: "
+        "a positive multiple of 6 is needed",
+        config->rope_ratio, config->head_dim, rotated);
+  if (!(config->rope_theta > 0) || !(config->eps > 0))
+    return fail (error, file, "rope theta %g and norm eps %g must be positive",
+        config->rope_theta, config->eps);
   return TRUE;
 }
 
@@ -152,39 +222,32 @@ read_latents (const H3Config *file, H3VideoVaeConfig *config, GError **error)
              &config->channels, error) &&
          read_statistics (file, "latents_mean", config->latents_mean,
              config->channels, error) &&
-         read_statistics (
-             file, "latents_std", config->latents_std, config->channels, error);
+         read_statistics (file, "latents_std", config->latents_std,
+             config->channels, error) &&
+         check_statistics (file, config, error);
 }
 
 /* config.json of the official folder: latents and tiling. */
 static gboolean
 read_wrapper (const H3Config *file, H3VideoVaeConfig *config, GError **error)
 {
-  gint tiling = 1;
-
   return read_latents (file, config, error) &&
-         h3_config_get_int (file, "vae_clip_length", 1, MAX_COUNT,
-             &config->clip_length, error) &&
-         h3_config_get_int (file, "vae_token_drop", 0, MAX_COUNT,
-             &config->token_drop, error) &&
-         h3_config_get_int (
-             file, "vae_tile_size", 1, MAX_TILE, &config->tile, error) &&
+         check_int (file, "vae_clip_length", H3_VIDEO_CLIP_LENGTH, error) &&
+         check_int (file, "vae_token_drop", H3_VIDEO_TOKEN_DROP, error) &&
+         h3_config_get_int (file, "vae_tile_size", 1, MAX_TILE, &config->tile,
+             error) &&
          h3_config_get_int (file, "vae_tile_overlap_min", 0, MAX_TILE,
              &config->min_overlap, error) &&
-         h3_config_get_int (file, "vae_decoder_tiling", 1, 1, &tiling, error);
+         check_int (file, "vae_decoder_tiling", 1, error);
 }
 
 /* source/config.json: the network. */
 static gboolean
 read_network (const H3Config *file, H3VideoVaeConfig *config, GError **error)
 {
-  gint channels = config->channels;
-
-  return h3_config_get_int (
-             file, "z_channels", channels, channels, &channels, error) &&
+  return check_int (file, "z_channels", config->channels, error) &&
          h3_config_get_int (file, "vae_ratio", 1, 256, &config->ratio, error) &&
-         h3_config_get_int (
-             file, "vae_ratio_t", 1, 256, &config->ratio_t, error) &&
+         check_int (file, "vae_ratio_t", H3_VIDEO_RATIO_T, error) &&
          check_string (file, "pixel_norm_type", "imagenet", error) &&
          check_bool (file, "use_vit_decoder", TRUE, error) &&
          check_bool (file, "causal_decoder", FALSE, error);
@@ -194,18 +257,18 @@ static gboolean
 read_vit (const H3Config *file, H3VideoVaeConfig *config, GError **error)
 {
 #define KEY(name) "vit_decoder_kwargs." name
-  return h3_config_get_int (
-             file, KEY ("num_layers"), 1, MAX_COUNT, &config->layers, error) &&
-         h3_config_get_int (
-             file, KEY ("heads"), 1, MAX_COUNT, &config->heads, error) &&
-         h3_config_get_int (
-             file, KEY ("dim_head"), 1, 1024, &config->head_dim, error) &&
+  return h3_config_get_int (file, KEY ("num_layers"), 1, MAX_COUNT,
+             &config->layers, error) &&
+         h3_config_get_int (file, KEY ("heads"), 1, MAX_COUNT, &config->heads,
+             error) &&
+         h3_config_get_int (file, KEY ("dim_head"), 1, 1024, &config->head_dim,
+             error) &&
          h3_config_get_int (file, KEY ("num_register_tokens"), 1, MAX_COUNT,
              &config->registers, error) &&
-         h3_config_get_double (
-             file, KEY ("rope_theta"), &config->rope_theta, error) &&
-         h3_config_get_double (
-             file, KEY ("rope_dim_ratio"), &config->rope_ratio, error) &&
+         h3_config_get_double (file, KEY ("rope_theta"), &config->rope_theta,
+             error) &&
+         h3_config_get_double (file, KEY ("rope_dim_ratio"),
+             &config->rope_ratio, error) &&
          check_string (file, KEY ("norm_type"), "rms_norm", error) &&
          check_bool (file, KEY ("norm_affine"), TRUE, error) &&
          check_string (file, KEY ("qk_norm_type"), "rms_norm", error) &&
@@ -217,8 +280,8 @@ read_vit (const H3Config *file, H3VideoVaeConfig *config, GError **error)
 
 /* A name in the folder, never a way out of it. */
 static gboolean
-read_file_name (
-    const H3Config *file, const gchar *key, gchar **name, GError **error)
+read_file_name (const H3Config *file, const gchar *key, gchar **name,
+    GError **error)
 {
   if (!h3_config_has (file, key))
     return TRUE;
@@ -228,8 +291,8 @@ read_file_name (
   if (**name && !strpbrk (*name, "/\\") && !g_str_equal (*name, "..") &&
       !g_str_equal (*name, "."))
     return TRUE;
-  return fail (
-      error, file, "\"%s\" is \"%s\": a plain file name is needed", key, *name);
+  return fail (error, file, "\"%s\" is \"%s\": a plain file name is needed",
+      key, *name);
 }
 
 static gboolean
@@ -249,7 +312,9 @@ read_official (const gchar *folder, const H3Config *wrapper,
   path = g_build_filename (folder, source, "config.json", NULL);
   network = h3_config_open (path, error);
   if (!network || !read_network (network, config, error) ||
-      !read_vit (network, config, error))
+      !read_vit (network, config, error) ||
+      !check_rope (network, config, error) ||
+      !check_tiles (wrapper, config, error))
     return FALSE;
   /* without a file name, whatever tensors the folder holds */
   *tensors = g_build_filename (folder, source, file, NULL);
@@ -260,14 +325,16 @@ static gboolean
 read_diffusers (const gchar *folder, const H3Config *file,
     H3VideoVaeConfig *config, gint *ffn_mult, gchar **tensors, GError **error)
 {
+  gint ratio_t = H3_VIDEO_RATIO_T;
+
   if (!read_latents (file, config, error) ||
       !check_string (file, "_class_name", "AutoencoderKLMiniMaxH3", error) ||
-      !read_product (
-          file, "spatial_downsample_factors", &config->ratio, error) ||
-      !read_product (
-          file, "temporal_downsample_factors", &config->ratio_t, error) ||
-      !h3_config_get_int (
-          file, "decoder_num_layers", 1, MAX_COUNT, &config->layers, error) ||
+      !read_product (file, "spatial_downsample_factors", &config->ratio,
+          error) ||
+      !read_product (file, "temporal_downsample_factors", &ratio_t, error) ||
+      !check_ratio_t (file, ratio_t, error) ||
+      !h3_config_get_int (file, "decoder_num_layers", 1, MAX_COUNT,
+          &config->layers, error) ||
       !h3_config_get_int (file, "decoder_num_attention_heads", 1, MAX_COUNT,
           &config->heads, error) ||
       !h3_config_get_int (file, "decoder_attention_head_dim", 1, 1024,
@@ -275,70 +342,17 @@ read_diffusers (const gchar *folder, const H3Config *file,
       !h3_config_get_int (file, "decoder_num_register_tokens", 1, MAX_COUNT,
           &config->registers, error) ||
       !h3_config_get_int (file, "decoder_ffn_mult", 1, 256, ffn_mult, error) ||
-      !h3_config_get_double (
-          file, "decoder_rope_theta", &config->rope_theta, error) ||
-      !h3_config_get_double (
-          file, "decoder_rope_dim_ratio", &config->rope_ratio, error) ||
+      !h3_config_get_double (file, "decoder_rope_theta", &config->rope_theta,
+          error) ||
+      !h3_config_get_double (file, "decoder_rope_dim_ratio",
+          &config->rope_ratio, error) ||
       !h3_config_get_double (file, "decoder_norm_eps", &config->eps, error) ||
-      !h3_config_get_int (
-          file, "clip_length", 1, MAX_COUNT, &config->clip_length, error) ||
-      !h3_config_get_int (
-          file, "token_drop", 0, MAX_COUNT, &config->token_drop, error))
+      !check_int (file, "clip_length", H3_VIDEO_CLIP_LENGTH, error) ||
+      !check_int (file, "token_drop", H3_VIDEO_TOKEN_DROP, error) ||
+      !check_rope (file, config, error) || !check_tiles (file, config, error))
     return FALSE;
   *tensors = g_strdup (folder);
   return TRUE;
-}
-
-static gboolean
-check_rope (
-    const H3Config *file, const H3VideoVaeConfig *config, GError **error)
-{
-  gint rotated;
-
-  if (!(config->rope_ratio > 0 && config->rope_ratio <= 1))
-    return fail (error, file,
-        "rope_dim_ratio is %g: above 0 and at most 1 is "
-        "needed",
-        config->rope_ratio);
-  rotated = (gint)(config->head_dim * config->rope_ratio);
-  if (rotated < 6 || rotated % 6)
-    return fail (error, file,
-        "rope_dim_ratio %g of %d channels a head is %d: "
-        "a positive multiple of 6 is needed",
-        config->rope_ratio, config->head_dim, rotated);
-  if (!(config->rope_theta > 0) || !(config->eps > 0))
-    return fail (error, file, "rope theta %g and norm eps %g must be positive",
-        config->rope_theta, config->eps);
-  return TRUE;
-}
-
-/* What the arithmetic of the decoder stands on. */
-static gboolean
-check_values (
-    const H3Config *file, const H3VideoVaeConfig *config, GError **error)
-{
-  if (config->clip_length != H3_VIDEO_CLIP_LENGTH ||
-      config->token_drop != H3_VIDEO_TOKEN_DROP ||
-      config->ratio_t != H3_VIDEO_RATIO_T)
-    return fail (error, file,
-        "clips of %d frames with %d latents dropped and "
-        "%d frames a latent: only %d, %d and %d are supported",
-        config->clip_length, config->token_drop, config->ratio_t,
-        H3_VIDEO_CLIP_LENGTH, H3_VIDEO_TOKEN_DROP, H3_VIDEO_RATIO_T);
-  if (config->tile % config->ratio || config->min_overlap % config->ratio ||
-      config->min_overlap > config->tile - config->ratio)
-    return fail (error, file,
-        "tiles of %d pixels that overlap by %d: both "
-        "must be multiples of %d, the overlap at most the tile less %d",
-        config->tile, config->min_overlap, config->ratio, config->ratio);
-  for (gint c = 0; c < config->channels; c++)
-    if (!isfinite (config->latents_mean[c]) ||
-        !isfinite (config->latents_std[c]) || config->latents_std[c] <= 0)
-      return fail (error, file,
-          "latent channel %d has mean %g and standard "
-          "deviation %g: finite, and positive, is needed",
-          c, config->latents_mean[c], config->latents_std[c]);
-  return check_rope (file, config, error);
 }
 
 gboolean
@@ -367,8 +381,7 @@ h3_video_config_read (const gchar *path, H3VideoVaeConfig *config,
     ok = read_diffusers (path, file, config, ffn_mult, &found, error);
   else
     ok = read_official (path, file, config, &found, error);
-  if (!ok || !check_values (file, config, error))
-    return FALSE;
-  *tensors = g_steal_pointer (&found);
-  return TRUE;
+  if (ok)
+    *tensors = g_steal_pointer (&found);
+  return ok;
 }

@@ -88,13 +88,13 @@ layout_matrix (Layout *layout, H3DType dtype, gint64 rows, gint64 cols)
 }
 
 static void
-layout_workspace (
-    Layout *layout, const H3VideoVaeConfig *config, H3VideoDecoder *decoder)
+layout_workspace (Layout *layout, const H3VideoVaeConfig *config,
+    H3VideoDecoder *decoder)
 {
   H3DType dtype = layout->device->vae_dtype;
   gint64 dim = h3_video_dim (config), ffn = config->ffn;
-  gint64 rows = (gint64)decoder->batch_tiles * decoder->n_rows;
-  gint64 suffix = (gint64)decoder->batch_tiles * (config->registers + 1);
+  gint64 rows = (gint64) decoder->batch_tiles * decoder->n_rows;
+  gint64 suffix = (gint64) decoder->batch_tiles * (config->registers + 1);
   gint64 height = decoder->axis_y.length, width = decoder->axis_x.length;
   Batch *full = &decoder->batch[0];
 
@@ -109,13 +109,13 @@ layout_workspace (
   decoder->wide = layout_matrix (layout, dtype, rows, MAX (3 * dim, 2 * ffn));
   full->gated = layout_matrix (layout, dtype, rows, ffn);
   full->last = layout_matrix (layout, H3_DTYPE_F32, rows, dim);
-  decoder->cos = layout_matrix (
-      layout, H3_DTYPE_F32, decoder->n_rows, h3_video_rot (config));
-  decoder->sin = layout_matrix (
-      layout, H3_DTYPE_F32, decoder->n_rows, h3_video_rot (config));
+  decoder->cos = layout_matrix (layout, H3_DTYPE_F32, decoder->n_rows,
+      h3_video_rot (config));
+  decoder->sin = layout_matrix (layout, H3_DTYPE_F32, decoder->n_rows,
+      h3_video_rot (config));
   decoder->tiles = layout_add (layout, H3_DTYPE_F32, 3,
-      (const gint64[]){
-          decoder->n_tiles, decoder->n_rows, h3_video_patch (config) });
+      (const gint64[]){ decoder->n_tiles, decoder->n_rows,
+          h3_video_patch (config) });
   decoder->frames = layout_add (layout, H3_DTYPE_F32, 4,
       (const gint64[]){ 3, H3_VIDEO_WINDOW_FRAMES, height, width });
   decoder->overlap = layout_add (layout, H3_DTYPE_F32, 4,
@@ -160,7 +160,7 @@ guint64
 h3_video_decoder_workspace (const H3VideoVaeConfig *config,
     const H3Device *device, gint latent_h, gint latent_w)
 {
-  Layout layout = { (H3Device *)device, .counting = TRUE };
+  Layout layout = { (H3Device *) device, .counting = TRUE };
   H3VideoDecoder decoder = { 0 };
 
   if (!decoder_cut (&decoder, config, latent_h, latent_w, NULL))
@@ -181,11 +181,11 @@ fill_rope_row (const H3VideoVaeConfig *config, const gdouble p[3], gfloat *cos_,
 
   for (gint axis = 0; axis < 3; axis++) {
     for (gint k = 0; k < n_freqs; k++) {
-      gdouble f = pow (config->rope_theta, -(gdouble)k / n_freqs);
+      gdouble f = pow (config->rope_theta, -(gdouble) k / n_freqs);
       gdouble angle = 2 * G_PI * p[axis] * f;
 
-      *cos_++ = (gfloat)cos (angle);
-      *sin_++ = (gfloat)sin (angle);
+      *cos_++ = (gfloat) cos (angle);
+      *sin_++ = (gfloat) sin (angle);
     }
   }
 }
@@ -202,8 +202,8 @@ upload_rope (H3VideoDecoder *decoder, gfloat **host_cos, gfloat **host_sin)
   const H3VideoVaeConfig *config = &decoder->vae->config;
   gint rot = h3_video_rot (config), h = decoder->tile_h, w = decoder->tile_w;
 
-  *host_cos = g_new (gfloat, (gsize)decoder->n_rows * rot);
-  *host_sin = g_new (gfloat, (gsize)decoder->n_rows * rot);
+  *host_cos = g_new (gfloat, (gsize) decoder->n_rows * rot);
+  *host_sin = g_new (gfloat, (gsize) decoder->n_rows * rot);
   for (gint n = 0; n < decoder->n_rows; n++) {
     gdouble p[3] = { 0, 0, 0 };
 
@@ -212,8 +212,8 @@ upload_rope (H3VideoDecoder *decoder, gfloat **host_cos, gfloat **host_sin)
       p[1] = rope_position (n / w % h, h);
       p[2] = rope_position (n % w, w);
     }
-    fill_rope_row (
-        config, p, *host_cos + (gsize)n * rot, *host_sin + (gsize)n * rot);
+    fill_rope_row (config, p, *host_cos + (gsize) n * rot,
+        *host_sin + (gsize) n * rot);
   }
   h3_upload (decoder->stream, decoder->cos, *host_cos);
   h3_upload (decoder->stream, decoder->sin, *host_sin);
@@ -284,8 +284,8 @@ batch_view (H3VideoDecoder *decoder, gint n_tiles, Batch *batch)
 {
   const H3VideoVaeConfig *config = &decoder->vae->config;
   const Batch *full = &decoder->batch[0];
-  gint64 rows = (gint64)n_tiles * decoder->n_rows;
-  gint64 suffix = (gint64)n_tiles * (config->registers + 1);
+  gint64 rows = (gint64) n_tiles * decoder->n_rows;
+  gint64 suffix = (gint64) n_tiles * (config->registers + 1);
 
   batch->n_tiles = n_tiles;
   batch->tokens = h3_tensor_view_rows (full->tokens, 0, rows);
@@ -303,7 +303,7 @@ static void
 batch_view_wide (H3VideoDecoder *decoder, Batch *batch)
 {
   const H3VideoVaeConfig *config = &decoder->vae->config;
-  gint64 rows = (gint64)batch->n_tiles * decoder->n_rows;
+  gint64 rows = (gint64) batch->n_tiles * decoder->n_rows;
 
   batch->qkv = view_matrix (decoder->wide, rows, 3 * h3_video_dim (config));
   batch->gate_up = view_matrix (decoder->wide, rows, 2 * config->ffn);
@@ -415,18 +415,20 @@ static void
 linear (H3VideoDecoder *decoder, H3Tensor *y, const H3Tensor *x,
     const H3VideoLinear *layer)
 {
-  h3_linear (decoder->stream,
-      &(H3LinearArgs){
-          .y = y, .x = x, .weight = layer->weight, .bias = layer->bias });
+  h3_linear (decoder->stream, &(H3LinearArgs){ .y = y,
+                                  .x = x,
+                                  .weight = layer->weight,
+                                  .bias = layer->bias });
 }
 
 static void
 rms_norm (H3VideoDecoder *decoder, H3Tensor *y, const H3Tensor *x,
     const H3Tensor *weight)
 {
-  h3_rms_norm (decoder->stream,
-      &(H3RmsNormArgs){
-          .y = y, .x = x, .weight = weight, .eps = decoder->vae->config.eps });
+  h3_rms_norm (decoder->stream, &(H3RmsNormArgs){ .y = y,
+                                    .x = x,
+                                    .weight = weight,
+                                    .eps = decoder->vae->config.eps });
 }
 
 /* x = [x_embedder (post_quant_conv (z)), registers, 0] for each tile. The
@@ -442,30 +444,30 @@ embed_tiles (H3VideoDecoder *decoder, const Batch *batch, gint first_tile)
     gint tile = first_tile + b;
     gint i = tile / decoder->axis_x.n, j = tile % decoder->axis_x.n;
 
-    h3_latent_tile (
-        decoder->stream, &(H3LatentTileArgs){
-                             .y = decoder->tile_tokens[b],
-                             .latent = decoder->latent,
-                             .mean = vae->latents_mean,
-                             .std = vae->latents_std,
-                             .t0 = decoder->window * H3_VIDEO_WINDOW_STEP,
-                             .y0 = decoder->axis_y.start[i] / ratio,
-                             .x0 = decoder->axis_x.start[j] / ratio,
-                             .t = H3_VIDEO_WINDOW,
-                             .h = decoder->tile_h,
-                             .w = decoder->tile_w,
-                         });
+    h3_latent_tile (decoder->stream,
+        &(H3LatentTileArgs){
+            .y = decoder->tile_tokens[b],
+            .latent = decoder->latent,
+            .mean = vae->latents_mean,
+            .std = vae->latents_std,
+            .t0 = decoder->window * H3_VIDEO_WINDOW_STEP,
+            .y0 = decoder->axis_y.start[i] / ratio,
+            .x0 = decoder->axis_x.start[j] / ratio,
+            .t = H3_VIDEO_WINDOW,
+            .h = decoder->tile_h,
+            .w = decoder->tile_w,
+        });
   }
   linear (decoder, batch->quant, batch->tokens, &vae->post_quant);
   linear (decoder, batch->normed, batch->quant, &vae->x_embedder);
   h3_copy (decoder->stream, batch->x, batch->normed);
-  h3_scatter_rows (
-      decoder->stream, batch->x, batch->suffix, batch->suffix_rows);
+  h3_scatter_rows (decoder->stream, batch->x, batch->suffix,
+      batch->suffix_rows);
 }
 
 static void
-run_block (
-    H3VideoDecoder *decoder, const Batch *batch, const H3VideoBlock *block)
+run_block (H3VideoDecoder *decoder, const Batch *batch,
+    const H3VideoBlock *block)
 {
   const H3VideoVaeConfig *config = &decoder->vae->config;
   H3Stream *stream = decoder->stream;
@@ -584,8 +586,8 @@ compose_window (H3VideoDecoder *decoder)
 }
 
 static gboolean
-check_latent (
-    const H3VideoDecoder *decoder, const H3Tensor *latent, GError **error)
+check_latent (const H3VideoDecoder *decoder, const H3Tensor *latent,
+    GError **error)
 {
   gint channels = decoder->vae->config.channels;
 
@@ -598,8 +600,8 @@ check_latent (
 
   g_autoptr (GString) found = g_string_new (h3_dtype_name (latent->dtype));
   for (guint i = 0; i < latent->rank; i++)
-    g_string_append_printf (
-        found, "%s%" G_GINT64_FORMAT, i ? ", " : " [", latent->shape[i]);
+    g_string_append_printf (found, "%s%" G_GINT64_FORMAT, i ? ", " : " [",
+        latent->shape[i]);
   g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
       "video latent is %s]: float32 [%d, T, %d, %d] with T from 1 is needed",
       found->str, channels, decoder->latent_h, decoder->latent_w);
@@ -615,8 +617,8 @@ view_frames (H3Tensor *parent, gint n)
 }
 
 gboolean
-h3_video_decoder_start (
-    H3VideoDecoder *decoder, H3Tensor *latent, GError **error)
+h3_video_decoder_start (H3VideoDecoder *decoder, H3Tensor *latent,
+    GError **error)
 {
   gint left;
 
@@ -624,8 +626,8 @@ h3_video_decoder_start (
   if (!check_latent (decoder, latent, error))
     return FALSE;
   decoder->latent = h3_tensor_ref (latent);
-  decoder->n_windows = h3_video_windows ((gint)latent->shape[1]);
-  decoder->n_frames = h3_video_frames ((gint)latent->shape[1]);
+  decoder->n_windows = h3_video_windows ((gint) latent->shape[1]);
+  decoder->n_frames = h3_video_frames ((gint) latent->shape[1]);
 
   left = decoder->n_frames - (decoder->n_windows - 1) * H3_VIDEO_WINDOW_FRAMES;
   decoder->last_frames =
@@ -664,7 +666,7 @@ h3_video_decoder_next (H3VideoDecoder *decoder, const H3Stop *stop,
   } else {
     *pixels = decoder->last_overlap;
   }
-  *n = (gint)(*pixels)->shape[1];
+  *n = (gint) (*pixels)->shape[1];
   decoder->emitted += *n;
   return TRUE;
 }

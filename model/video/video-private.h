@@ -58,7 +58,7 @@ h3_video_patch (const H3VideoVaeConfig *config)
 static inline gint
 h3_video_rot (const H3VideoVaeConfig *config)
 {
-  return (gint)(config->head_dim * config->rope_ratio) / 2;
+  return (gint) (config->head_dim * config->rope_ratio) / 2;
 }
 
 G_END_DECLS

@@ -70,8 +70,8 @@ source_open (Source *source, const H3Checkpoint *checkpoint, GError **error)
       h3_checkpoint_path (checkpoint, H3_COMPONENT_VIDEO_VAE, error);
   g_autofree gchar *tensors = NULL;
 
-  if (!path || !h3_video_config_read (
-                   path, &source->config, &source->ffn_mult, &tensors, error))
+  if (!path || !h3_video_config_read (path, &source->config, &source->ffn_mult,
+                   &tensors, error))
     return FALSE;
   source->set = h3_tensor_set_open (tensors, error);
   if (!source->set)
@@ -84,25 +84,24 @@ source_open (Source *source, const H3Checkpoint *checkpoint, GError **error)
 
 /* Geometry */
 
-/* A dimension of a stored tensor, 0 (a problem the loader remembers) without.
- */
-static gint
-stored_dimension (Source *source, const gchar *name, guint axis)
+/* The first dimensions of a stored tensor; FALSE, a problem the loader
+ * remembers, when there are not that many or one is no int. */
+static gboolean
+stored_shape (Source *source, const gchar *name, guint n, gint *dimensions)
 {
   g_autofree gchar *full = g_strconcat (source->prefix, name, NULL);
   guint64 shape[H3_STORED_MAX_RANK];
-  guint rank;
+  guint rank, i;
 
   if (!h3_loader_shape (source->loader, full, shape, &rank))
-    return 0;
-  if (rank <= axis || shape[axis] < 1 || shape[axis] > G_MAXINT) {
-    h3_loader_problem (source->loader,
-        "%s: dimension %u is needed to be "
-        "1 .. %d",
-        full, axis, G_MAXINT);
-    return 0;
-  }
-  return (gint)shape[axis];
+    return FALSE;
+  for (i = 0; i < n && i < rank && shape[i] > 0 && shape[i] <= G_MAXINT; i++)
+    dimensions[i] = (gint) shape[i];
+  if (i == n)
+    return TRUE;
+  h3_loader_problem (source->loader, "%s: dimension %u is needed to be 1 .. %d",
+      full, i, G_MAXINT);
+  return FALSE;
 }
 
 static gint
@@ -111,8 +110,9 @@ stored_layers (Source *source)
   gint n = 0;
 
   while (TRUE) {
-    g_autofree gchar *name = g_strdup_printf (
-        "%sdecoder.transformer_blocks.%d.scale1", source->prefix, n);
+    g_autofree gchar *name =
+        g_strdup_printf ("%sdecoder.transformer_blocks.%d.scale1",
+            source->prefix, n);
 
     if (!h3_loader_has (source->loader, name))
       return n;
@@ -141,29 +141,29 @@ derive_geometry (Source *source)
 {
   H3VideoVaeConfig *config = &source->config;
   gboolean official = source->naming == H3_NAMING_OFFICIAL;
-  const gchar *embed =
-      official ? "decoder.x_embedder.weight" : "decoder.proj_in.weight";
-  const gchar *w1 = official ? "decoder.transformer_blocks.0.ff.w1.weight"
-                             : "decoder.transformer_blocks.0.ff.net.0.proj."
-                               "weight";
-  gint dim = stored_dimension (source, embed, 0);
-  gint channels = stored_dimension (source, embed, 1);
-  gint registers = stored_dimension (source, "decoder.register_tokens", 1);
-  gint patch = stored_dimension (source, "decoder.proj_out.weight", 0);
-  gint gate_up = stored_dimension (source, w1, 0);
-  gint heads = config->heads ? config->heads : dim / config->head_dim;
-  gint configured_dim = heads * config->head_dim;
-  gint configured_patch = h3_video_patch (config);
+  gint embed[2], registers[2], patch, gate_up, dim, configured_patch;
 
-  if (!dim || !channels || !registers || !patch || !gate_up)
+  if (!stored_shape (source,
+          official ? "decoder.x_embedder.weight" : "decoder.proj_in.weight", 2,
+          embed) ||
+      !stored_shape (source, "decoder.register_tokens", 2, registers) ||
+      !stored_shape (source, "decoder.proj_out.weight", 1, &patch) ||
+      !stored_shape (source,
+          official ? "decoder.transformer_blocks.0.ff.w1.weight"
+                   : "decoder.transformer_blocks.0.ff.net.0.proj.weight",
+          1, &gate_up))
     return FALSE;
+
+  if (config->heads == 0)
+    config->heads = embed[0] / config->head_dim;
   if (source->ffn_mult)
-    config->ffn = (gint)MIN ((gint64)source->ffn_mult * dim, G_MAXINT);
-  config->heads = heads;
-  return settle (source, "latent channels", &config->channels, channels) &&
+    config->ffn = (gint) MIN ((gint64) source->ffn_mult * embed[0], G_MAXINT);
+  dim = h3_video_dim (config);
+  configured_patch = h3_video_patch (config);
+  return settle (source, "latent channels", &config->channels, embed[1]) &&
          settle (source, "layers", &config->layers, stored_layers (source)) &&
-         settle (source, "register tokens", &config->registers, registers) &&
-         settle (source, "heads times channels a head", &configured_dim, dim) &&
+         settle (source, "register tokens", &config->registers, registers[1]) &&
+         settle (source, "heads times channels a head", &dim, embed[0]) &&
          settle (source, "values a patch", &configured_patch, patch) &&
          settle (source, "feed-forward width", &config->ffn, gate_up / 2);
 }
@@ -192,12 +192,12 @@ load_linear (Source *source, const gchar *base, const Modules modules,
   gint n = join_names (base, modules, ".weight", names);
 
   linear->weight = h3_loader_weight (source->loader,
-      (const gchar *const *)names, n, rows, cols, order, heads, head_dim);
+      (const gchar *const *) names, n, rows, cols, order, heads, head_dim);
   for (gint i = 0; i < n; i++)
     g_free (names[i]);
 
   n = join_names (base, modules, ".bias", names);
-  linear->bias = h3_loader_vector (source->loader, (const gchar *const *)names,
+  linear->bias = h3_loader_vector (source->loader, (const gchar *const *) names,
       n, rows, order, heads, head_dim);
   for (gint i = 0; i < n; i++)
     g_free (names[i]);
@@ -228,8 +228,8 @@ load_block (Source *source, gint i, H3VideoBlock *block)
   block->norm1 = load_vector (source, base, "norm1.weight", dim);
   load_linear (source, base, names[0], 3 * dim, dim,
       grouped ? H3_ROWS_GROUPED_QKV : H3_ROWS_AS_STORED, &block->qkv);
-  load_linear (
-      source, base, names[1], dim, dim, H3_ROWS_AS_STORED, &block->out);
+  load_linear (source, base, names[1], dim, dim, H3_ROWS_AS_STORED,
+      &block->out);
   block->scale1 = load_vector (source, base, "scale1", dim);
   block->norm2 = load_vector (source, base, "norm2.weight", dim);
   load_linear (source, base, names[2], 2 * ffn, dim,
@@ -251,16 +251,16 @@ load_tensors (Source *source, H3VideoVae *vae)
                               : "decoder.proj_in" };
   const Modules proj_out = { "decoder.proj_out" };
 
-  vae->latents_mean = h3_loader_computed_vector (
-      source->loader, config->latents_mean, config->channels);
-  vae->latents_std = h3_loader_computed_vector (
-      source->loader, config->latents_std, config->channels);
+  vae->latents_mean = h3_loader_computed_vector (source->loader,
+      config->latents_mean, config->channels);
+  vae->latents_std = h3_loader_computed_vector (source->loader,
+      config->latents_std, config->channels);
   load_linear (source, base, post_quant, config->channels, config->channels,
       H3_ROWS_AS_STORED, &vae->post_quant);
   load_linear (source, base, embed, dim, config->channels, H3_ROWS_AS_STORED,
       &vae->x_embedder);
-  vae->registers = load_vector (
-      source, base, "decoder.register_tokens", config->registers * dim);
+  vae->registers = load_vector (source, base, "decoder.register_tokens",
+      config->registers * dim);
   for (gint i = 0; i < config->layers; i++)
     load_block (source, i, &vae->blocks[i]);
   vae->norm_out_weight =
@@ -291,6 +291,9 @@ plan_source (Source *source, const H3Checkpoint *checkpoint, GError **error)
   if (derive_geometry (source)) {
     nothing = vae_new (&source->config);
     load_tensors (source, nothing);
+  } else {
+    /* the tensors not asked for are nobody's fault */
+    h3_loader_ignore (source->loader, "*");
   }
   return h3_loader_finish (source->loader, error);
 }
@@ -319,8 +322,8 @@ h3_video_vae_load (const H3Checkpoint *checkpoint, H3Device *device,
   g_autoptr (H3VideoVae) vae = NULL;
 
   if (!plan_source (&source, checkpoint, error) ||
-      !h3_loader_begin (
-          source.loader, device, stop, progress, user_data, error))
+      !h3_loader_begin (source.loader, device, stop, progress, user_data,
+          error))
     return NULL;
   vae = vae_new (&source.config);
   load_tensors (&source, vae);

@@ -57,8 +57,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3VideoDecoder, h3_video_decoder_free)
 /* Begins a clip. @latent: [C, T, h, w] float32, normalised, on the stream's
  * device; kept by reference. T >= 1, else, and for any other shape or type,
  * H3_ERROR_FORMAT. Forgets a clip begun before. */
-gboolean h3_video_decoder_start (
-    H3VideoDecoder *decoder, H3Tensor *latent, GError **error);
+gboolean h3_video_decoder_start (H3VideoDecoder *decoder, H3Tensor *latent,
+    GError **error);
 /* Frames of the clip begun. */
 gint h3_video_decoder_frames (const H3VideoDecoder *decoder);
 

@@ -69,8 +69,8 @@ rule_for (const FillTensor *tensor, gdouble *base, gdouble *scale)
 
   if (g_str_has_suffix (tensor->name, "mask_token")) {
     *scale = 0;
-  } else if (g_str_has_suffix (tensor->name, "scale1")
-      || g_str_has_suffix (tensor->name, "scale2")) {
+  } else if (g_str_has_suffix (tensor->name, "scale1") ||
+             g_str_has_suffix (tensor->name, "scale2")) {
     *base = 0.5;
     *scale = 0.25;
   } else if (g_str_has_suffix (tensor->name, "register_tokens")) {
@@ -159,8 +159,8 @@ add_linear (GPtrArray *tensors, const gchar *name, gint64 rows, gint64 cols)
 static void
 add_block (GPtrArray *tensors, const FillGeometry *geometry, gint i)
 {
-  static const gchar *const vectors[]
-      = { "norm1.weight", "norm2.weight", "scale1", "scale2" };
+  static const gchar *const vectors[] = { "norm1.weight", "norm2.weight",
+    "scale1", "scale2" };
   gint64 dim = geometry->heads * geometry->head_dim;
   gint64 ffn = geometry->ffn_mult * dim;
   const struct {
@@ -174,13 +174,14 @@ add_block (GPtrArray *tensors, const FillGeometry *geometry, gint i)
   };
 
   for (guint k = 0; k < G_N_ELEMENTS (vectors); k++) {
-    g_autofree gchar *name
-        = g_strdup_printf ("decoder.transformer_blocks.%d.%s", i, vectors[k]);
+    g_autofree gchar *name =
+        g_strdup_printf ("decoder.transformer_blocks.%d.%s", i, vectors[k]);
     fill_add (tensors, name, 1, &dim);
   }
   for (guint k = 0; k < G_N_ELEMENTS (linears); k++) {
-    g_autofree gchar *name = g_strdup_printf (
-        "decoder.transformer_blocks.%d.%s", i, linears[k].name);
+    g_autofree gchar *name =
+        g_strdup_printf ("decoder.transformer_blocks.%d.%s", i,
+            linears[k].name);
     add_linear (tensors, name, linears[k].rows, linears[k].cols);
   }
 }
@@ -238,8 +239,7 @@ copy_as (const FillTensor *tensor, const gchar *from, const gchar *to)
   g_autofree gchar *name = replaced (tensor->name, from, to);
   FillTensor *copy = tensor_new (name, tensor->rank, tensor->shape);
 
-  memcpy (copy->values, tensor->values,
-      tensor_size (tensor) * sizeof (gfloat));
+  memcpy (copy->values, tensor->values, tensor_size (tensor) * sizeof (gfloat));
   return copy;
 }
 
@@ -341,8 +341,7 @@ encode_f16 (gfloat x)
   frexpf (y, &exponent);
   exponent = MAX (exponent - 1, -14);
   /* the implicit bit of a normal number adds one to the exponent's field */
-  return sign + ((exponent + 14) << 10)
-      + (guint16) ldexpf (y, 10 - exponent);
+  return sign + ((exponent + 14) << 10) + (guint16) ldexpf (y, 10 - exponent);
 }
 
 static guint16
@@ -387,8 +386,9 @@ write_tensors (const gchar *path, const GPtrArray *tensors, FillType type)
     guint begin = payload->len;
 
     append_payload (payload, tensor, type);
-    g_string_append_printf (header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":",
-        i ? "," : "", tensor->name, names[type]);
+    g_string_append_printf (header,
+        "%s\"%s\":{\"dtype\":\"%s\",\"shape\":", i ? "," : "", tensor->name,
+        names[type]);
     for (guint d = 0; d < tensor->rank; d++)
       g_string_append_printf (header, "%c%" G_GINT64_FORMAT, d ? ',' : '[',
           tensor->shape[d]);
@@ -501,8 +501,8 @@ fill_write_official (const FillGeometry *geometry, const GPtrArray *tensors,
   g_autofree gchar *wrapper = fill_official_wrapper (geometry);
   g_autofree gchar *network = fill_official_network (geometry);
   gchar *dir = new_component ("video_vae");
-  g_autofree gchar *file
-      = g_build_filename (dir, "source", "model.safetensors", NULL);
+  g_autofree gchar *file =
+      g_build_filename (dir, "source", "model.safetensors", NULL);
 
   fill_replace (dir, "config.json", wrapper);
   fill_replace (dir, "source/config.json", config ? config : network);
@@ -516,8 +516,8 @@ fill_write_diffusers (const FillGeometry *geometry, const GPtrArray *tensors,
 {
   g_autofree gchar *flat = fill_diffusers_config (geometry);
   gchar *dir = new_component ("vae");
-  g_autofree gchar *file = g_build_filename (
-      dir, "diffusion_pytorch_model.safetensors", NULL);
+  g_autofree gchar *file =
+      g_build_filename (dir, "diffusion_pytorch_model.safetensors", NULL);
 
   fill_replace (dir, "config.json", config ? config : flat);
   write_tensors (file, tensors, type);

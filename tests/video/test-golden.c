@@ -27,14 +27,14 @@ decode_raw_golden (H3VideoVae *vae, const gchar *name)
 {
   gint64 shape[H3_STORED_MAX_RANK];
   gsize n;
-  g_autofree gfloat *latent
-      = h3_test_golden ("video_vae.safetensors", name, &n);
+  g_autofree gfloat *latent =
+      h3_test_golden ("video_vae.safetensors", name, &n);
 
-  g_assert_cmpuint (
-      h3_test_golden_shape ("video_vae.safetensors", name, shape), ==, 5);
+  g_assert_cmpuint (h3_test_golden_shape ("video_vae.safetensors", name, shape),
+      ==, 5);
   normalise (h3_video_vae_config (vae), latent, n / shape[1]);
-  return test_decode (
-      vae, latent, shape[2], shape[3], shape[4], H3_COMPOSITION_RAW);
+  return test_decode (vae, latent, shape[2], shape[3], shape[4],
+      H3_COMPOSITION_RAW);
 }
 
 /* Every @stride-th row and column. */
@@ -62,8 +62,8 @@ test_decode22 (void)
   g_autoptr (Clip) clip = decode_raw_golden (vae, "decode22_in");
   gsize n, n_want;
   g_autofree gfloat *got = take_every (clip, 2, &n);
-  g_autofree gfloat *want = h3_test_golden (
-      "video_vae.safetensors", "decode22_out_stride2", &n_want);
+  g_autofree gfloat *want =
+      h3_test_golden ("video_vae.safetensors", "decode22_out_stride2", &n_want);
 
   g_assert_cmpint (clip->frames, ==, 22);
   g_assert_cmpuint (n, ==, n_want);
@@ -95,8 +95,8 @@ test_decode39_tiled (void)
   g_autoptr (Clip) clip = decode_raw_golden (vae, "decode39_tiled_in");
   gsize n, n_want;
   g_autofree gfloat *got = take_every (clip, 3, &n);
-  g_autofree gfloat *want = h3_test_golden (
-      "video_vae.safetensors", "decode39_tiled_out_stride3", &n_want);
+  g_autofree gfloat *want = h3_test_golden ("video_vae.safetensors",
+      "decode39_tiled_out_stride3", &n_want);
 
   g_assert_cmpint (clip->frames, ==, 39);
   g_assert_cmpint (clip->height, ==, 320);
@@ -116,30 +116,30 @@ static void
 test_request (gconstpointer data)
 {
   const Request *request = data;
-  g_autoptr (H3VideoVae) vae
-      = test_vae (request->demo ? h3_test_demo_dir () : h3_test_tiny_dir ());
+  g_autoptr (H3VideoVae) vae =
+      test_vae (request->demo ? h3_test_demo_dir () : h3_test_tiny_dir ());
   gint64 shape[H3_STORED_MAX_RANK];
   gsize n, n_other = 0;
-  g_autofree gfloat *latent
-      = h3_test_golden (request->file, "final_latents", NULL);
-  g_autofree gint32 *want
-      = h3_test_golden_ints (request->file, "video_u8", &n);
+  g_autofree gfloat *latent =
+      h3_test_golden (request->file, "final_latents", NULL);
+  g_autofree gint32 *want = h3_test_golden_ints (request->file, "video_u8", &n);
   g_autoptr (Clip) clip = NULL;
   g_autofree guint8 *got = NULL;
 
-  g_assert_cmpuint (
-      h3_test_golden_shape (request->file, "final_latents", shape), ==, 5);
-  clip = test_decode (
-      vae, latent, shape[2], shape[3], shape[4], H3_COMPOSITION_RAW);
-  g_assert_cmpuint (
-      (gsize) 3 * clip->frames * clip->height * clip->width, ==, n);
+  g_assert_cmpuint (h3_test_golden_shape (request->file, "final_latents",
+                        shape),
+      ==, 5);
+  clip = test_decode (vae, latent, shape[2], shape[3], shape[4],
+      H3_COMPOSITION_RAW);
+  g_assert_cmpuint ((gsize) 3 * clip->frames * clip->height * clip->width, ==,
+      n);
   got = test_clip_rgb (vae, clip, H3_QUANTIZE_ROUND);
   for (gsize i = 0; i < n; i++) {
     g_assert_cmpint (abs (got[i] - want[i]), <=, 1);
     n_other += got[i] != want[i];
   }
-  g_test_message (
-      "%" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT " differ", n_other, n);
+  g_test_message ("%" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT " differ", n_other,
+      n);
   g_assert_cmpuint (n_other * 1000, <=, n);
 }
 
@@ -158,8 +158,8 @@ add_golden_tests (void)
   g_test_add_func ("/video/golden/decode22", test_decode22);
   g_test_add_func ("/video/golden/decode39-tiled", test_decode39_tiled);
   for (guint i = 0; i < G_N_ELEMENTS (requests); i++) {
-    g_autofree gchar *path
-        = g_strconcat ("/video/golden/", requests[i].file, NULL);
+    g_autofree gchar *path =
+        g_strconcat ("/video/golden/", requests[i].file, NULL);
     g_test_add_data_func (path, &requests[i], test_request);
   }
 }

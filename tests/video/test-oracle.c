@@ -33,18 +33,17 @@ assert_clip (const Clip *clip, const gint shape[3], const Expected *expected)
   }
   g_test_message ("sum %.3f (%.3f), sum of magnitudes %.3f (%.3f)", sum,
       expected->sum, sum_abs, expected->sum_abs);
-  g_assert_cmpfloat_with_epsilon (
-      sum, expected->sum, 1e-6 * expected->sum_abs);
-  g_assert_cmpfloat_with_epsilon (
-      sum_abs, expected->sum_abs, 1e-6 * expected->sum_abs);
+  g_assert_cmpfloat_with_epsilon (sum, expected->sum, 1e-6 * expected->sum_abs);
+  g_assert_cmpfloat_with_epsilon (sum_abs, expected->sum_abs,
+      1e-6 * expected->sum_abs);
   for (guint i = 0; i < G_N_ELEMENTS (expected->samples); i++) {
     const Sample *s = &expected->samples[i];
 
     if (s->value == 0)
       break;
-    g_assert_cmpfloat_with_epsilon (
-        clip_at (clip, s->at[0], s->at[1], s->at[2], s->at[3]), s->value,
-        2e-5);
+    g_assert_cmpfloat_with_epsilon (clip_at (clip, s->at[0], s->at[1], s->at[2],
+                                        s->at[3]),
+        s->value, 2e-5);
   }
 }
 
@@ -119,13 +118,12 @@ tap_tiles (const gchar *name, const H3Tensor *value, gpointer user_data)
       (const gint64[]){ n_tiles, rows, h3_tensor_cols (value) });
   pixels = h3_tensor_new (test_device (), H3_DTYPE_F32, 4,
       (const gint64[]){ 3, 28, height, width }, NULL);
-  h3_compose_tiles (raw->stream,
-      &(H3ComposeTilesArgs){ .y = pixels,
-          .tiles = tiles,
-          .axis_y = &raw->axis_y,
-          .axis_x = &raw->axis_x,
-          .patch_t = 4,
-          .patch = 4 });
+  h3_compose_tiles (raw->stream, &(H3ComposeTilesArgs){ .y = pixels,
+                                     .tiles = tiles,
+                                     .axis_y = &raw->axis_y,
+                                     .axis_x = &raw->axis_x,
+                                     .patch_t = 4,
+                                     .patch = 4 });
   raw->clip->frames = 28;
   raw->clip->height = height;
   raw->clip->width = width;
@@ -141,8 +139,8 @@ decode_raw_window (H3VideoVae *vae, gint h, gint w)
   g_autofree gfloat *values = cut_latent (7, h, w);
   g_autoptr (H3Stream) stream = h3_stream_new (test_device (), NULL);
   g_autoptr (H3Tensor) latent = test_latent (values, 4, 7, h, w);
-  g_autoptr (H3VideoDecoder) decoder = h3_video_decoder_new (
-      vae, stream, h, w, H3_COMPOSITION_RAW, NULL);
+  g_autoptr (H3VideoDecoder) decoder =
+      h3_video_decoder_new (vae, stream, h, w, H3_COMPOSITION_RAW, NULL);
   g_autoptr (GError) error = NULL;
   RawWindow raw = { stream };
   H3Tap tap = { tap_tiles, &raw };
@@ -194,12 +192,11 @@ test_two_windows (void)
         { { 0, 17, 20, 30 }, 0.139248 }, { { 0, 18, 20, 30 }, -0.515556 },
         { { 0, 19, 20, 30 }, -0.845817 }, { { 0, 20, 20, 30 }, 0.591723 },
         { { 0, 21, 20, 30 }, 0.992748 }, { { 0, 22, 20, 30 }, -1.248106 },
-        { { 2, 38, 39, 71 }, -0.490086 },
-        { { 1, 20, 10, 22 }, -1.628348 } } };
+        { { 2, 38, 39, 71 }, -0.490086 }, { { 1, 20, 10, 22 }, -1.628348 } } };
   g_autoptr (H3VideoVae) vae = load_fill_model (&fill_model_a);
   g_autofree gfloat *latent = fill_latent (4, 12, 10, 18);
-  g_autoptr (Clip) clip
-      = test_decode (vae, latent, 12, 10, 18, H3_COMPOSITION_RAW);
+  g_autoptr (Clip) clip =
+      test_decode (vae, latent, 12, 10, 18, H3_COMPOSITION_RAW);
 
   assert_clip (clip, (const gint[]){ 39, 40, 72 }, &expected);
 }
@@ -211,10 +208,10 @@ test_composited (void)
     { { { 1, 20, 10, 22 }, -1.632356 }, { { 0, 20, 20, 30 }, 0.591169 } } };
   g_autoptr (H3VideoVae) vae = load_fill_model (&fill_model_a);
   g_autofree gfloat *latent = fill_latent (4, 12, 10, 18);
-  g_autoptr (Clip) raw
-      = test_decode (vae, latent, 12, 10, 18, H3_COMPOSITION_RAW);
-  g_autoptr (Clip) clip
-      = test_decode (vae, latent, 12, 10, 18, H3_COMPOSITION_COMPOSITED);
+  g_autoptr (Clip) raw =
+      test_decode (vae, latent, 12, 10, 18, H3_COMPOSITION_RAW);
+  g_autoptr (Clip) clip =
+      test_decode (vae, latent, 12, 10, 18, H3_COMPOSITION_COMPOSITED);
   gdouble largest = 0;
 
   assert_clip (clip, (const gint[]){ 39, 40, 72 }, &expected);
@@ -230,8 +227,8 @@ test_two_latents (void)
     { { { 0, 0, 0, 0 }, -0.632143 }, { { 2, 4, 31, 31 }, -0.063626 } } };
   g_autoptr (H3VideoVae) vae = load_fill_model (&fill_model_a);
   g_autofree gfloat *latent = fill_latent (4, 2, 8, 8);
-  g_autoptr (Clip) clip
-      = test_decode (vae, latent, 2, 8, 8, H3_COMPOSITION_RAW);
+  g_autoptr (Clip) clip =
+      test_decode (vae, latent, 2, 8, 8, H3_COMPOSITION_RAW);
 
   assert_clip (clip, (const gint[]){ 5, 32, 32 }, &expected);
 }
@@ -255,10 +252,10 @@ assert_rgb_sums (const H3VideoVae *vae, const Clip *clip, gdouble rounded,
   g_autofree guint8 *rint_rgb = test_clip_rgb (vae, clip, H3_QUANTIZE_ROUND);
   g_autofree guint8 *trunc_rgb = test_clip_rgb (vae, clip, H3_QUANTIZE_TRUNC);
 
-  g_assert_cmpfloat_with_epsilon (
-      sum_bytes (rint_rgb, n), rounded, 1e-5 * rounded);
-  g_assert_cmpfloat_with_epsilon (
-      sum_bytes (trunc_rgb, n), truncated, 1e-5 * truncated);
+  g_assert_cmpfloat_with_epsilon (sum_bytes (rint_rgb, n), rounded,
+      1e-5 * rounded);
+  g_assert_cmpfloat_with_epsilon (sum_bytes (trunc_rgb, n), truncated,
+      1e-5 * truncated);
 }
 
 static void
@@ -266,8 +263,8 @@ test_rgb (void)
 {
   g_autoptr (H3VideoVae) vae = load_fill_model (&fill_model_a);
   g_autofree gfloat *latent = fill_latent (4, 12, 10, 18);
-  g_autoptr (Clip) clip
-      = test_decode (vae, latent, 12, 10, 18, H3_COMPOSITION_RAW);
+  g_autoptr (Clip) clip =
+      test_decode (vae, latent, 12, 10, 18, H3_COMPOSITION_RAW);
   g_autofree guint8 *rgb = test_clip_rgb (vae, clip, H3_QUANTIZE_ROUND);
   const guint8 *pixel = rgb + ((20 * 40 + 20) * 72 + 30) * 3;
 
@@ -285,8 +282,8 @@ test_release_geometry (void)
         { { 0, 5, 50, 250 }, -0.614957 } } };
   g_autoptr (H3VideoVae) vae = load_fill_model (&fill_model_b);
   g_autofree gfloat *latent = fill_latent (24, 7, 12, 20);
-  g_autoptr (Clip) clip
-      = test_decode (vae, latent, 7, 12, 20, H3_COMPOSITION_RAW);
+  g_autoptr (Clip) clip =
+      test_decode (vae, latent, 7, 12, 20, H3_COMPOSITION_RAW);
 
   assert_clip (clip, (const gint[]){ 22, 192, 320 }, &expected);
   assert_rgb_sums (vae, clip, 462867287, 460904694);

@@ -29,8 +29,8 @@ set_up (Fixture *f, gconstpointer data)
   fill_delete (dir);
   f->stream = h3_stream_new (test_device (), &error);
   g_assert_no_error (error);
-  f->decoder = h3_video_decoder_new (
-      f->vae, f->stream, H, W, H3_COMPOSITION_RAW, &error);
+  f->decoder = h3_video_decoder_new (f->vae, f->stream, H, W,
+      H3_COMPOSITION_RAW, &error);
   g_assert_no_error (error);
 }
 
@@ -70,8 +70,7 @@ assert_same_clip (const Clip *a, const Clip *b)
 {
   g_assert_cmpint (a->frames, ==, b->frames);
   g_assert_cmpmem (a->pixels,
-      (gsize) 3 * a->frames * a->height * a->width * sizeof (gfloat),
-      b->pixels,
+      (gsize) 3 * a->frames * a->height * a->width * sizeof (gfloat), b->pixels,
       (gsize) 3 * b->frames * b->height * b->width * sizeof (gfloat));
 }
 
@@ -126,8 +125,7 @@ test_padding (Fixture *f, gconstpointer data)
     for (gint c = 0; c < CHANNELS; c++)
       for (gint k = 0; k < padded; k++)
         memcpy (values + (c * padded + k) * H * W,
-            whole + (c * 12 + MIN (k, t - 1)) * H * W,
-            H * W * sizeof (gfloat));
+            whole + (c * 12 + MIN (k, t - 1)) * H * W, H * W * sizeof (gfloat));
     long_latent = test_latent (values, CHANNELS, padded, H, W);
     clip = decode (f, latent);
     long_clip = decode (f, long_latent);
@@ -157,8 +155,8 @@ test_windows_are_causal (Fixture *f, gconstpointer data)
         for (gint k = 0; k <= 17; k++) /* 17 is wholly the first window's */
           g_assert_cmpfloat (clip_at (short_clip, c, k, y, x), ==,
               clip_at (long_clip, c, k, y, x));
-        other |= clip_at (short_clip, c, 18, y, x)
-            != clip_at (long_clip, c, 18, y, x);
+        other |= clip_at (short_clip, c, 18, y, x) !=
+                 clip_at (long_clip, c, 18, y, x);
       }
   g_assert_true (other);
 }
@@ -187,14 +185,14 @@ test_end (Fixture *f, gconstpointer data)
   gint first, n = -1;
 
   g_assert_cmpint (h3_video_decoder_frames (f->decoder), ==, 0);
-  g_assert_true (h3_video_decoder_next (
-      f->decoder, NULL, NULL, &pixels, &first, &n, NULL));
+  g_assert_true (h3_video_decoder_next (f->decoder, NULL, NULL, &pixels, &first,
+      &n, NULL));
   g_assert_cmpint (n, ==, 0);
   g_assert_null (pixels);
   clip = decode (f, latent);
   for (gint i = 0; i < 2; i++) {
-    g_assert_true (h3_video_decoder_next (
-        f->decoder, NULL, NULL, &pixels, &first, &n, NULL));
+    g_assert_true (h3_video_decoder_next (f->decoder, NULL, NULL, &pixels,
+        &first, &n, NULL));
     g_assert_cmpint (n, ==, 0);
     g_assert_cmpint (first, ==, 22);
   }
@@ -215,8 +213,8 @@ count_questions (Fixture *f, H3Tensor *latent)
   gint left = G_MAXINT;
   H3Stop stop = { stop_after, &left };
   g_autoptr (GError) error = NULL;
-  g_autoptr (Clip) clip
-      = test_decode_with (f->decoder, f->stream, latent, &stop, &error);
+  g_autoptr (Clip) clip =
+      test_decode_with (f->decoder, f->stream, latent, &stop, &error);
 
   g_assert_no_error (error);
   return G_MAXINT - left;
@@ -236,8 +234,8 @@ test_cancel (Fixture *f, gconstpointer data)
     gint left = k;
     H3Stop stop = { stop_after, &left };
     g_autoptr (GError) error = NULL;
-    g_autoptr (Clip) none
-        = test_decode_with (f->decoder, f->stream, other, &stop, &error);
+    g_autoptr (Clip) none =
+        test_decode_with (f->decoder, f->stream, other, &stop, &error);
     g_autoptr (Clip) again = NULL;
 
     g_assert_null (none);
@@ -261,12 +259,12 @@ test_resume (Fixture *f, gconstpointer data)
 
   g_assert_true (h3_video_decoder_start (f->decoder, latent, NULL));
   h3_video_decoder_next (f->decoder, NULL, NULL, &pixels, &first, &n, NULL);
-  g_assert_false (h3_video_decoder_next (
-      f->decoder, &stop, NULL, &pixels, &first, &n, &error));
+  g_assert_false (h3_video_decoder_next (f->decoder, &stop, NULL, &pixels,
+      &first, &n, &error));
   g_assert_error (error, H3_ERROR, H3_ERROR_CANCELLED);
   g_assert_cmpint (n, ==, 0);
-  g_assert_true (h3_video_decoder_next (
-      f->decoder, NULL, NULL, &pixels, &first, &n, NULL));
+  g_assert_true (h3_video_decoder_next (f->decoder, NULL, NULL, &pixels, &first,
+      &n, NULL));
   g_assert_cmpint (first, ==, 17);
   got = g_new (gfloat, h3_tensor_size (pixels));
   h3_download (f->stream, got, pixels);
@@ -295,12 +293,12 @@ test_bad_latents (Fixture *f, gconstpointer data)
 
   for (guint i = 0; i < G_N_ELEMENTS (bad); i++) {
     g_autoptr (GError) error = NULL;
-    g_autoptr (H3Tensor) latent = h3_tensor_new (
-        test_device (), bad[i].dtype, bad[i].rank, bad[i].shape, NULL);
+    g_autoptr (H3Tensor) latent = h3_tensor_new (test_device (), bad[i].dtype,
+        bad[i].rank, bad[i].shape, NULL);
 
     g_assert_false (h3_video_decoder_start (f->decoder, latent, &error));
-    h3_test_assert_h3_error (
-        error, H3_ERROR_FORMAT, "video latent", "float32 [4, T, 9, 14]");
+    h3_test_assert_h3_error (error, H3_ERROR_FORMAT, "video latent",
+        "float32 [4, T, 9, 14]");
     g_assert_cmpint (h3_video_decoder_frames (f->decoder), ==, 0);
   }
 }
@@ -308,8 +306,8 @@ test_bad_latents (Fixture *f, gconstpointer data)
 static void
 test_bad_sizes (Fixture *f, gconstpointer data)
 {
-  static const gint bad[][2]
-      = { { 0, 4 }, { 4, 0 }, { -1, 4 }, { 4, 1 << 20 }, { G_MAXINT, 4 } };
+  static const gint bad[][2] = { { 0, 4 }, { 4, 0 }, { -1, 4 }, { 4, 1 << 20 },
+    { G_MAXINT, 4 } };
 
   for (guint i = 0; i < G_N_ELEMENTS (bad); i++) {
     g_autoptr (GError) error = NULL;
@@ -362,15 +360,15 @@ test_workspace (Fixture *f, gconstpointer data)
   ops.free = counting_free;
   allocated = peak = 0;
   device->ops = &ops;
-  decoder = h3_video_decoder_new (
-      f->vae, f->stream, H, W, H3_COMPOSITION_RAW, NULL);
+  decoder =
+      h3_video_decoder_new (f->vae, f->stream, H, W, H3_COMPOSITION_RAW, NULL);
   g_assert_nonnull (decoder);
   g_assert_cmpuint (allocated, ==, planned);
 
   g_assert_true (h3_video_decoder_start (decoder, latent, NULL));
   while (n > 0)
-    g_assert_true (h3_video_decoder_next (
-        decoder, NULL, NULL, &pixels, &first, &n, NULL));
+    g_assert_true (
+        h3_video_decoder_next (decoder, NULL, NULL, &pixels, &first, &n, NULL));
   g_assert_cmpuint (peak, ==, planned);
   g_clear_pointer (&decoder, h3_video_decoder_free);
   g_assert_cmpuint (allocated, ==, 0);
@@ -408,8 +406,8 @@ test_no_space (Fixture *f, gconstpointer data)
 
     allocated = 0;
     peak = planned / 10 * tenth;
-    decoder = h3_video_decoder_new (
-        f->vae, f->stream, H, W, H3_COMPOSITION_RAW, &error);
+    decoder = h3_video_decoder_new (f->vae, f->stream, H, W, H3_COMPOSITION_RAW,
+        &error);
     g_assert_null (decoder);
     g_assert_error (error, H3_ERROR, H3_ERROR_NO_SPACE);
     g_assert_cmpuint (allocated, ==, 0);
@@ -421,8 +419,8 @@ test_no_space (Fixture *f, gconstpointer data)
 static void
 collect (const gchar *name, const H3Tensor *value, gpointer user_data)
 {
-  g_string_append_printf (user_data, "%s%s", *((GString *) user_data)->str
-        ? " " : "", name + strlen ("decoder."));
+  g_string_append_printf (user_data, "%s%s",
+      *((GString *) user_data)->str ? " " : "", name + strlen ("decoder."));
   g_assert_nonnull (value->data);
 }
 
@@ -436,8 +434,8 @@ test_tap (Fixture *f, gconstpointer data)
   gint first, n;
 
   g_assert_true (h3_video_decoder_start (f->decoder, latent, NULL));
-  g_assert_true (h3_video_decoder_next (
-      f->decoder, NULL, &tap, &pixels, &first, &n, NULL));
+  g_assert_true (h3_video_decoder_next (f->decoder, NULL, &tap, &pixels, &first,
+      &n, NULL));
   g_assert_cmpstr (names->str, ==,
       "proj_in transformer_blocks.0 transformer_blocks.1 norm_out proj_out");
 }
@@ -463,7 +461,8 @@ test_batches (Fixture *f, gconstpointer data)
   /* the last tile's own corner, which no other overlaps */
   for (gint c = 0; c < 3; c++)
     for (gint k = 0; k < 22; k++)
-      g_assert_cmpfloat_with_epsilon (clip_at (clip, c, k, h * 4 - 1, w * 4 - 1),
+      g_assert_cmpfloat_with_epsilon (clip_at (clip, c, k, h * 4 - 1,
+                                          w * 4 - 1),
           clip_at (tile, c, k, tile_h * 4 - 1, tile_w * 4 - 1), 2e-5);
 }
 

@@ -22,10 +22,8 @@ static const TilingRow tiling_table[] = {
   { 768, 4, { 0, 160, 336, 512 }, { 96, 80, 80 } },
   { 864, 5, { 0, 144, 288, 448, 608 }, { 112, 112, 96, 96 } },
   { 960, 5, { 0, 176, 352, 528, 704 }, { 80, 80, 80, 80 } },
-  { 1280, 7, { 0, 160, 320, 496, 672, 848, 1024 },
-      { 96, 96, 80, 80, 80, 80 } },
-  { 1344, 7, { 0, 176, 352, 528, 704, 896, 1088 },
-      { 80, 80, 80, 80, 64, 64 } },
+  { 1280, 7, { 0, 160, 320, 496, 672, 848, 1024 }, { 96, 96, 80, 80, 80, 80 } },
+  { 1344, 7, { 0, 176, 352, 528, 704, 896, 1088 }, { 80, 80, 80, 80, 64, 64 } },
 };
 
 static void
@@ -143,8 +141,7 @@ test_most_tiles (void)
   g_assert_true (h3_tile_axis_init (&axis, longest, 256, 64, 16, NULL));
   g_assert_cmpint (axis.n, ==, H3_MAX_TILES);
   assert_covers (&axis, longest);
-  g_assert_false (
-      h3_tile_axis_init (&axis, longest + 16, 256, 64, 16, &error));
+  g_assert_false (h3_tile_axis_init (&axis, longest + 16, 256, 64, 16, &error));
   g_assert_error (error, H3_ERROR, H3_ERROR_SETTINGS);
 }
 
@@ -155,7 +152,8 @@ test_windows (void)
     { 0, 0, 0 }, { 1, 1, 1 }, { 2, 1, 5 }, { 3, 1, 9 }, { 4, 1, 13 },
     { 5, 1, 17 }, { 6, 1, 18 }, { 7, 1, 22 }, { 8, 2, 26 }, { 12, 2, 39 },
     { 17, 3, 56 }, { 22, 4, 73 }, { 37, 7, 124 }, { 42, 8, 141 },
-    { 107, 21, 362 } };
+    { 107, 21, 362 }
+  };
 
   for (guint i = 0; i < G_N_ELEMENTS (table); i++) {
     g_assert_cmpint (h3_video_windows (table[i][0]), ==, table[i][1]);

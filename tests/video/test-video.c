@@ -21,13 +21,13 @@ test_device (void)
 H3VideoVae *
 test_load (const gchar *path, GError **error)
 {
-  g_autoptr (H3Checkpoint) checkpoint
-      = h3_checkpoint_open (path, H3_PARTITION_FL2VA, error);
+  g_autoptr (H3Checkpoint) checkpoint =
+      h3_checkpoint_open (path, H3_PARTITION_FL2VA, error);
 
   if (!checkpoint)
     return NULL;
-  return h3_video_vae_load (
-      checkpoint, test_device (), NULL, NULL, NULL, error);
+  return h3_video_vae_load (checkpoint, test_device (), NULL, NULL, NULL,
+      error);
 }
 
 H3VideoVae *
@@ -100,8 +100,8 @@ test_decode_with (H3VideoDecoder *decoder, H3Stream *stream, H3Tensor *latent,
     return NULL;
   clip->frames = h3_video_decoder_frames (decoder);
   while (TRUE) {
-    if (!h3_video_decoder_next (
-            decoder, stop, NULL, &pixels, &first, &n, error))
+    if (!h3_video_decoder_next (decoder, stop, NULL, &pixels, &first, &n,
+            error))
       return NULL;
     if (n == 0)
       break;
@@ -127,8 +127,8 @@ test_decode (H3VideoVae *vae, const gfloat *latent, gint t, gint h, gint w,
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (H3Stream) stream = h3_stream_new (test_device (), &error);
-  g_autoptr (H3Tensor) tensor
-      = test_latent (latent, h3_video_vae_config (vae)->channels, t, h, w);
+  g_autoptr (H3Tensor) tensor =
+      test_latent (latent, h3_video_vae_config (vae)->channels, t, h, w);
   g_autoptr (H3VideoDecoder) decoder = NULL;
   Clip *clip;
 
@@ -148,8 +148,8 @@ test_clip_rgb (const H3VideoVae *vae, const Clip *clip, H3Quantize quantize)
   guint8 *rgb = g_malloc (clip->frames * frame);
   g_autoptr (GError) error = NULL;
   g_autoptr (H3Stream) stream = h3_stream_new (test_device (), &error);
-  g_autoptr (H3Tensor) pixels = test_latent (
-      clip->pixels, 3, clip->frames, clip->height, clip->width);
+  g_autoptr (H3Tensor) pixels =
+      test_latent (clip->pixels, 3, clip->frames, clip->height, clip->width);
 
   g_assert_no_error (error);
   for (gint f = 0; f < clip->frames; f++) {
