@@ -2,6 +2,7 @@
 #include "model/checkpoint/json-file.h"
 
 #include <glib/gstdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 /* json-glib recurses into what it reads: a file of brackets would end the
@@ -10,8 +11,11 @@
 /* The largest there is, the text encoder's index, has 100 kB. */
 #define MAX_BYTES (64 * 1024 * 1024)
 
-static gboolean
-nests_too_deep (const gchar *text, gsize length)
+/* What is wrong before json-glib sees the text, or NULL. Bytes that no JSON has
+ * outside of strings are refused here: in comments, which json-glib would skip,
+ * quotes would not mean what they are counted as. */
+static const gchar *
+find_hazard (const gchar *text, gsize length)
 {
   gboolean in_string = FALSE;
   guint depth = 0;
@@ -27,12 +31,14 @@ nests_too_deep (const gchar *text, gsize length)
       in_string = TRUE;
     } else if (c == '{' || c == '[') {
       if (++depth > MAX_DEPTH)
-        return TRUE;
-    } else if ((c == '}' || c == ']') && depth > 0) {
-      depth--;
+        return "nested too deep for a configuration file";
+    } else if (c == '}' || c == ']') {
+      depth -= depth > 0;
+    } else if (!g_ascii_isalnum (c) && !memchr (" \t\r\n,:+-.", c, 9)) {
+      return "not valid JSON: a stray character outside of strings";
     }
   }
-  return FALSE;
+  return NULL;
 }
 
 JsonNode *
@@ -41,11 +47,13 @@ h3_json_parse (const gchar *text, gsize length, const gchar *name,
 {
   g_autoptr (JsonParser) parser = json_parser_new_immutable ();
   g_autoptr (GError) local = NULL;
+  const gchar *hazard;
   JsonNode *root;
 
-  if (length > MAX_BYTES || nests_too_deep (text, length)) {
-    g_set_error (error, H3_ERROR, H3_ERROR_READ,
-        "%s: too large or nested too deep for a configuration file", name);
+  hazard = length > MAX_BYTES ? "too large for a configuration file"
+                              : find_hazard (text, length);
+  if (hazard) {
+    g_set_error (error, H3_ERROR, H3_ERROR_READ, "%s: %s", name, hazard);
     return NULL;
   }
   if (!g_utf8_validate_len (text, length, NULL)) {

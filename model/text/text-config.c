@@ -168,7 +168,9 @@ check_dimension (H3Loader *loader, const H3Config *file, const gchar *key,
   guint64 shape[H3_STORED_MAX_RANK];
   guint rank;
 
-  if (!h3_loader_shape (loader, name, shape, &rank))
+  /* a missing tensor is reported where it is read */
+  if (!h3_loader_has (loader, name) ||
+      !h3_loader_shape (loader, name, shape, &rank))
     return;
   if (axis >= rank || shape[axis] == 0 || shape[axis] % unit != 0 ||
       shape[axis] / unit > MAX_DIMENSION) {

@@ -72,10 +72,11 @@ layer_matrix (H3Loader *loader, guint layer, const gchar *name, gint64 rows,
   return h3_loader_matrix (loader, full, rows, cols);
 }
 
-/* Up to three matrices, the rows of one after those of the other. */
+/* Up to three matrices, the rows of one after those of the other; @heads and
+ * @head_dim say how many rows q has of q, k, v. */
 static H3Weight *
 layer_rows (H3Loader *loader, guint layer, const gchar *const *names,
-    guint n_names, gint64 rows, gint64 cols)
+    guint n_names, gint64 rows, gint64 cols, guint heads, guint head_dim)
 {
   gchar *full[3] = { NULL };
   H3Weight *weight;
@@ -84,7 +85,7 @@ layer_rows (H3Loader *loader, guint layer, const gchar *const *names,
     full[i] =
         g_strdup_printf (H3_TEXT_PREFIX "layers.%u.%s.weight", layer, names[i]);
   weight = h3_loader_weight (loader, (const gchar *const *) full, n_names, rows,
-      cols, H3_ROWS_AS_STORED, 0, 0);
+      cols, H3_ROWS_AS_STORED, heads, head_dim);
   for (guint i = 0; i < n_names; i++)
     g_free (full[i]);
   return weight;
@@ -103,13 +104,14 @@ read_layer (H3Loader *loader, const H3TextConfig *config, guint l,
   const gint64 kv_width = config->kv_heads * head_dim;
 
   layer->input_norm = layer_vector (loader, l, "input_layernorm", hidden);
-  layer->qkv = layer_rows (loader, l, qkv, 3, q_width + 2 * kv_width, hidden);
+  layer->qkv = layer_rows (loader, l, qkv, 3, q_width + 2 * kv_width, hidden,
+      config->heads, head_dim);
   layer->q_norm = layer_vector (loader, l, "self_attn.q_norm", head_dim);
   layer->k_norm = layer_vector (loader, l, "self_attn.k_norm", head_dim);
   layer->o = layer_matrix (loader, l, "self_attn.o_proj", hidden, q_width);
   layer->post_norm =
       layer_vector (loader, l, "post_attention_layernorm", hidden);
-  layer->gate_up = layer_rows (loader, l, gate_up, 2, 2 * ffn, hidden);
+  layer->gate_up = layer_rows (loader, l, gate_up, 2, 2 * ffn, hidden, 0, 0);
   layer->down = layer_matrix (loader, l, "mlp.down_proj", hidden, ffn);
 }
 
