@@ -4,6 +4,8 @@
 
 #include "h3-test.h"
 
+#include "model/denoise/transformer.h"
+
 G_BEGIN_DECLS
 
 /* of the program "sampling" */
@@ -17,5 +19,42 @@ void h3_test_add_solver (void);
 void h3_test_add_transformer (void);
 void h3_test_add_denoise (void);
 void h3_test_add_checkpoint_errors (void);
+
+/* A CPU device and a stream on it. */
+typedef struct {
+  H3Device *device;
+  H3Stream *stream;
+} H3TestDevice;
+
+void h3_test_device_init (H3TestDevice *device, guint threads);
+void h3_test_device_clear (H3TestDevice *device);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (H3TestDevice, h3_test_device_clear)
+
+/* The FL2VA transformer of the checkpoint at @path. */
+H3Transformer *h3_test_load (const gchar *path, H3Device *device);
+/* A matrix on the device. */
+H3Tensor *h3_test_matrix (
+    H3Device *device, const gfloat *values, gint64 rows, gint64 cols);
+
+/* Keeps what a tap shows: name -> values. */
+typedef struct {
+  H3Tap tap;
+  GHashTable *seen; /* gchar * -> GArray of gfloat */
+} H3TestTaps;
+
+void h3_test_taps_init (H3TestTaps *taps);
+void h3_test_taps_clear (H3TestTaps *taps);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (H3TestTaps, h3_test_taps_clear)
+/* The values shown as @name, @n of them; the test fails when there are none. */
+const gfloat *h3_test_taps_get (
+    const H3TestTaps *taps, const gchar *name, gsize n);
+
+/* A stop that says yes at the @after-th question (0: the first). */
+typedef struct {
+  H3Stop stop;
+  gint after, asked;
+} H3TestStop;
+
+void h3_test_stop_init (H3TestStop *stop, gint after);
 
 G_END_DECLS

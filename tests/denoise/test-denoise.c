@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Whole requests: the golden ones, and that nothing but the request decides
+ * the result. */
+#include "test-denoise.h"
+
+#include "model/denoise/denoise.h"
+
+#include <math.h>
+
+#define STEP_TOLERANCE 1e-5
+#define FINAL_TOLERANCE 1e-4
+#define SHIFT_V 12
+#define SHIFT_A 3
+
+typedef struct {
+  const gchar *file;
+  gint width, height, frames, steps;
+  guint64 seed;
+} Case;
+
+static const Case tiny = { "request_t2va.safetensors", 96, 64, 22, 4, 440204 };
+static const Case tiny_39
+    = { "request_t2va_39.safetensors", 64, 96, 39, 3, 7 };
+static const Case demo_22 = { "demo/t2va_22.safetensors", 96, 64, 22, 8, 1 };
+static const Case demo_39 = { "demo/t2va_39.safetensors", 96, 64, 39, 8, 2 };
+static const Case demo_portrait
+    = { "demo/t2va_portrait.safetensors", 64, 96, 22, 8, 3 };
+
+/* A request's result, on the host. */
+typedef struct {
+  gfloat *video, *audio;
+  gsize n_video, n_audio;
+  gint steps_reported;
+} Result;
+
+static void
+result_clear (Result *result)
+{
+  g_clear_pointer (&result->video, g_free);
+  g_clear_pointer (&result->audio, g_free);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Result, result_clear)
+
+static void
+count_step (gint step, gint steps, gpointer user_data)
+{
+  Result *result = user_data;
+
+  g_assert_cmpint (step, ==, ++result->steps_reported);
+  g_assert_cmpint (step, <=, steps);
+}
+
+static gfloat *
+to_host (H3Stream *stream, const H3Tensor *tensor, gsize *n)
+{
+  g_autoptr (GError) error = NULL;
+  gfloat *host = g_malloc (tensor->bytes);
+
+  h3_download (stream, host, tensor);
+  h3_stream_synchronize (stream, &error);
+  g_assert_no_error (error);
+  *n = h3_tensor_size (tensor);
+  return host;
+}
+
+typedef struct {
+  const Case *c;
+  H3ScheduleKind schedule;
+  H3Solver solver;
+  H3NoiseMode noise;
+  const H3Stop *stop;
+  const H3Tap *tap;
+} Run;
+
+static gboolean
+run (const Run *r, H3Transformer *transformer, const H3TestDevice *d,
+    Result *result, GError **error)
+{
+  g_autoptr (GError) local = NULL;
+  g_autoptr (H3Schedule) schedule = h3_schedule_new (r->schedule, r->c->steps,
+      SHIFT_V, SHIFT_A, NULL, NULL, 0, &local);
+  gint text_dim = h3_transformer_config (transformer)->text_dim;
+  gsize n;
+  g_autofree gfloat *embeds = h3_test_golden (r->c->file, "prompt_embeds", &n);
+  g_autofree gint32 *tags
+      = h3_test_golden_ints (r->c->file, "text_token_tags", NULL);
+  g_autoptr (H3Tensor) prompt
+      = h3_test_matrix (d->device, embeds, n / text_dim, text_dim);
+  g_autoptr (H3Tensor) video = NULL;
+  g_autoptr (H3Tensor) audio = NULL;
+  H3DenoiseRequest request = {
+    .seed = r->c->seed,
+    .noise_mode = r->noise,
+    .schedule = schedule,
+    .solver = r->solver,
+    .shift_v = SHIFT_V,
+    .shift_a = SHIFT_A,
+  };
+
+  g_assert_no_error (local);
+  h3_geometry_init (
+      &request.geometry, r->c->width, r->c->height, r->c->frames, &local);
+  g_assert_no_error (local);
+  result_clear (result);
+  result->steps_reported = 0;
+  if (!h3_denoise (transformer, d->stream, &request, prompt, tags, count_step,
+          result, r->stop, r->tap, &video, &audio, error)) {
+    g_assert_null (video);
+    g_assert_null (audio);
+    return FALSE;
+  }
+  g_assert_cmpint (result->steps_reported, ==, r->c->steps);
+  g_assert_cmpint (video->rank, ==, 4);
+  g_assert_cmpint (video->shape[1], ==, request.geometry.latent_t);
+  g_assert_cmpint (video->shape[2], ==, request.geometry.latent_h);
+  g_assert_cmpint (video->shape[3], ==, request.geometry.latent_w);
+  g_assert_cmpint (audio->rank, ==, 3);
+  g_assert_cmpint (audio->shape[0], ==, 2);
+  g_assert_cmpint (audio->shape[2], ==, request.geometry.audio_t);
+  result->video = to_host (d->stream, video, &result->n_video);
+  result->audio = to_host (d->stream, audio, &result->n_audio);
+  return TRUE;
+}
+
+static void
+run_ok (const Run *r, H3Transformer *transformer, const H3TestDevice *d,
+    Result *result)
+{
+  g_autoptr (GError) error = NULL;
+
+  run (r, transformer, d, result, &error);
+  g_assert_no_error (error);
+}
+
+static void
+assert_same (const Result *a, const Result *b)
+{
+  g_assert_cmpmem (a->video, a->n_video * sizeof (gfloat), b->video,
+      b->n_video * sizeof (gfloat));
+  g_assert_cmpmem (a->audio, a->n_audio * sizeof (gfloat), b->audio,
+      b->n_audio * sizeof (gfloat));
+}
+
+static gboolean
+same (const Result *a, const Result *b)
+{
+  return a->n_video == b->n_video
+      && memcmp (a->video, b->video, a->n_video * sizeof (gfloat)) == 0;
+}
+
+static void
+check_tensor (const H3TestTaps *taps, const Case *c, const gchar *golden,
+    const gchar *tap)
+{
+  gsize n;
+  g_autofree gfloat *want = h3_test_golden (c->file, golden, &n);
+  const gfloat *got = h3_test_taps_get (taps, tap, n);
+
+  g_test_message ("%s %s", c->file, golden);
+  h3_test_assert_close (got, want, n, STEP_TOLERANCE);
+}
+
+/* Velocities and states of every step, under the golden file's own names. */
+static void
+check_steps (const H3TestTaps *taps, const Case *c)
+{
+  static const gchar *const parts[] = { "latents_in", "audio_in",
+    "video_velocity", "audio_velocity", "latents_out", "audio_out" };
+
+  for (gint i = 0; i < c->steps; i++)
+    for (guint k = 0; k < G_N_ELEMENTS (parts); k++) {
+      g_autofree gchar *name = g_strdup_printf ("step%d.%s", i, parts[k]);
+
+      if (h3_test_golden_has (c->file, name))
+        check_tensor (taps, c, name, name);
+    }
+}
+
+/* The demo's files spell them in another way. */
+static void
+check_demo_steps (const H3TestTaps *taps, const Case *c)
+{
+  check_tensor (taps, c, "noise_video_rows", "step0.latents_in");
+  check_tensor (taps, c, "noise_audio_rows", "step0.audio_in");
+  check_tensor (taps, c, "step0_video_velocity", "step0.video_velocity");
+  check_tensor (taps, c, "step0_audio_velocity", "step0.audio_velocity");
+  for (gint i = 0; i < c->steps; i++) {
+    g_autofree gchar *video = g_strdup_printf ("step%d_video_rows", i);
+    g_autofree gchar *audio = g_strdup_printf ("step%d_audio_rows", i);
+    g_autofree gchar *video_tap = g_strdup_printf ("step%d.latents_out", i);
+    g_autofree gchar *audio_tap = g_strdup_printf ("step%d.audio_out", i);
+
+    check_tensor (taps, c, video, video_tap);
+    check_tensor (taps, c, audio, audio_tap);
+  }
+}
+
+static void
+check_final (const Result *result, const Case *c)
+{
+  gsize n_video, n_audio;
+  g_autofree gfloat *video
+      = h3_test_golden (c->file, "final_latents", &n_video);
+  g_autofree gfloat *audio
+      = h3_test_golden (c->file, "final_audio_latents", &n_audio);
+
+  g_assert_cmpuint (result->n_video, ==, n_video);
+  g_assert_cmpuint (result->n_audio, ==, n_audio);
+  g_test_message ("%s: final latents", c->file);
+  h3_test_assert_close (result->video, video, n_video, FINAL_TOLERANCE);
+  h3_test_assert_close (result->audio, audio, n_audio, FINAL_TOLERANCE);
+}
+
+static void
+check_golden (const Case *c, const gchar *checkpoint,
+    void (*check) (const H3TestTaps *, const Case *))
+{
+  g_auto (H3TestDevice) d = { NULL, NULL };
+  g_auto (H3TestTaps) taps = { 0 };
+  g_auto (Result) result = { 0 };
+  g_autoptr (H3Transformer) transformer = NULL;
+  Run r = { .c = c, .tap = &taps.tap };
+
+  h3_test_device_init (&d, 2);
+  h3_test_taps_init (&taps);
+  transformer = h3_test_load (checkpoint, d.device);
+  run_ok (&r, transformer, &d, &result);
+  check (&taps, c);
+  check_final (&result, c);
+}
+
+static void
+test_tiny (void)
+{
+  check_golden (&tiny, h3_test_tiny_dir (), check_steps);
+  check_golden (&tiny_39, h3_test_tiny_dir (), check_steps);
+}
+
+static void
+test_demo (void)
+{
+  check_golden (&demo_22, h3_test_demo_dir (), check_demo_steps);
+  check_golden (&demo_39, h3_test_demo_dir (), check_demo_steps);
+  check_golden (&demo_portrait, h3_test_demo_dir (), check_demo_steps);
+}
+
+static void
+test_layouts (void)
+{
+  g_auto (H3TestDevice) d = { NULL, NULL };
+  g_auto (Result) official = { 0 };
+  g_auto (Result) diffusers = { 0 };
+  g_autoptr (H3Transformer) a = NULL;
+  g_autoptr (H3Transformer) b = NULL;
+  Run r = { .c = &tiny };
+
+  h3_test_device_init (&d, 2);
+  a = h3_test_load (h3_test_tiny_dir (), d.device);
+  b = h3_test_load (h3_test_tiny_diffusers_dir (), d.device);
+  run_ok (&r, a, &d, &official);
+  run_ok (&r, b, &d, &diffusers);
+  assert_same (&official, &diffusers);
+}
+
+/* The same bytes again, with any number of threads. */
+static void
+test_repeatable (void)
+{
+  static const guint threads[] = { 1, 1, 2, 3, 7 };
+  g_auto (Result) first = { 0 };
+  Run r = { .c = &demo_22 };
+
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++) {
+    g_auto (H3TestDevice) d = { NULL, NULL };
+    g_auto (Result) again = { 0 };
+    g_autoptr (H3Transformer) transformer = NULL;
+
+    h3_test_device_init (&d, threads[i]);
+    transformer = h3_test_load (h3_test_demo_dir (), d.device);
+    run_ok (&r, transformer, &d, i == 0 ? &first : &again);
+    if (i > 0)
+      assert_same (&first, &again);
+  }
+}
+
+/* Every schedule, solver and noise mode gives a clip, and its own one. */
+static void
+test_settings_matter (void)
+{
+  static const Run runs[] = {
+    { .c = &tiny },
+    { .c = &tiny, .schedule = H3_SCHEDULE_BETA },
+    { .c = &tiny, .schedule = H3_SCHEDULE_BETA,
+        .solver = H3_SOLVER_RES_MULTISTEP },
+    { .c = &tiny, .solver = H3_SOLVER_RES_MULTISTEP },
+    { .c = &tiny, .noise = H3_NOISE_SGLANG },
+    { .c = &tiny, .noise = H3_NOISE_COMFY },
+  };
+  Result results[G_N_ELEMENTS (runs)] = { 0 };
+  g_auto (H3TestDevice) d = { NULL, NULL };
+  g_auto (Result) simple = { 0 };
+  g_autoptr (H3Transformer) transformer = NULL;
+  Run r = { .c = &tiny, .schedule = H3_SCHEDULE_SIMPLE };
+
+  h3_test_device_init (&d, 2);
+  transformer = h3_test_load (h3_test_tiny_dir (), d.device);
+  for (guint i = 0; i < G_N_ELEMENTS (runs); i++) {
+    run_ok (&runs[i], transformer, &d, &results[i]);
+    for (gsize k = 0; k < results[i].n_audio; k++)
+      g_assert_true (isfinite (results[i].audio[k]));
+    for (guint k = 0; k < i; k++)
+      g_assert_false (same (&results[i], &results[k]));
+  }
+  /* 4 divides 1000: simple is uniform up to rounding */
+  run_ok (&r, transformer, &d, &simple);
+  h3_test_assert_close (
+      simple.video, results[0].video, simple.n_video, FINAL_TOLERANCE);
+  for (guint i = 0; i < G_N_ELEMENTS (runs); i++)
+    result_clear (&results[i]);
+}
+
+/* At any question, in the session's making as in a step; what follows on the
+ * same stream is as if nothing had been. */
+static void
+test_cancel (void)
+{
+  g_auto (H3TestDevice) d = { NULL, NULL };
+  g_auto (Result) whole = { 0 };
+  g_auto (Result) after = { 0 };
+  g_autoptr (H3Transformer) transformer = NULL;
+  H3TestStop count;
+  Run r = { .c = &tiny };
+
+  h3_test_device_init (&d, 2);
+  transformer = h3_test_load (h3_test_tiny_dir (), d.device);
+  h3_test_stop_init (&count, G_MAXINT);
+  r.stop = &count.stop;
+  run_ok (&r, transformer, &d, &whole);
+  /* 3 blocks in 4 steps, and the session's own */
+  g_assert_cmpint (count.asked, >, 4 * 3);
+
+  for (gint at = 0; at < count.asked; at++) {
+    g_autoptr (GError) error = NULL;
+    g_auto (Result) cut = { 0 };
+    H3TestStop stop;
+
+    h3_test_stop_init (&stop, at);
+    r.stop = &stop.stop;
+    g_assert_false (run (&r, transformer, &d, &cut, &error));
+    g_assert_error (error, H3_ERROR, H3_ERROR_CANCELLED);
+    g_assert_cmpint (stop.asked, ==, at + 1);
+  }
+  r.stop = NULL;
+  run_ok (&r, transformer, &d, &after);
+  assert_same (&whole, &after);
+}
+
+/* A tap that breaks the state in one step. */
+static void
+poison (const gchar *name, const H3Tensor *value, gpointer user_data)
+{
+  if (g_str_equal (name, user_data))
+    ((gfloat *) value->data)[3] = INFINITY;
+}
+
+static void
+check_poison (H3Transformer *transformer, const H3TestDevice *d,
+    const gchar *where, const gchar *stream, const gchar *step)
+{
+  g_autoptr (GError) error = NULL;
+  g_auto (Result) result = { 0 };
+  H3Tap tap = { poison, (gpointer) where };
+  Run r = { .c = &tiny, .tap = &tap };
+
+  g_assert_false (run (&r, transformer, d, &result, &error));
+  h3_test_assert_h3_error (error, H3_ERROR_NUMERIC, stream, step, "NaN");
+}
+
+static void
+test_not_finite (void)
+{
+  g_auto (H3TestDevice) d = { NULL, NULL };
+  g_auto (Result) before = { 0 };
+  g_auto (Result) after = { 0 };
+  g_autoptr (H3Transformer) transformer = NULL;
+  Run r = { .c = &tiny };
+
+  h3_test_device_init (&d, 2);
+  transformer = h3_test_load (h3_test_tiny_dir (), d.device);
+  run_ok (&r, transformer, &d, &before);
+  check_poison (transformer, &d, "step0.latents_in", "video", "step 1 of 4");
+  check_poison (transformer, &d, "step2.latents_in", "video", "step 3 of 4");
+  check_poison (
+      transformer, &d, "step1.audio_velocity", "audio", "step 2 of 4");
+  run_ok (&r, transformer, &d, &after);
+  assert_same (&before, &after);
+}
+
+static void
+test_bad_prompt (void)
+{
+  static const gint32 bad_tags[] = { 1, 1, 7 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (H3Schedule) schedule = h3_schedule_new (
+      H3_SCHEDULE_UNIFORM, 2, SHIFT_V, SHIFT_A, NULL, NULL, 0, &error);
+  g_auto (H3TestDevice) d = { NULL, NULL };
+  g_autofree gfloat *values = g_new0 (gfloat, 3 * 48);
+  g_autoptr (H3Transformer) transformer = NULL;
+  g_autoptr (H3Tensor) narrow = NULL;
+  g_autoptr (H3Tensor) wide = NULL;
+  g_autoptr (H3Tensor) nan = NULL;
+  H3Tensor *video = NULL, *audio = NULL;
+  H3DenoiseRequest request = {
+    .schedule = schedule,
+    .shift_v = SHIFT_V,
+    .shift_a = SHIFT_A,
+  };
+
+  g_assert_no_error (error);
+  h3_geometry_init (&request.geometry, 64, 64, 5, &error);
+  h3_test_device_init (&d, 1);
+  transformer = h3_test_load (h3_test_tiny_dir (), d.device);
+  narrow = h3_test_matrix (d.device, values, 3, 40);
+  wide = h3_test_matrix (d.device, values, 3, 48);
+  values[17] = NAN;
+  nan = h3_test_matrix (d.device, values, 3, 40);
+
+  g_assert_false (h3_denoise (transformer, d.stream, &request, wide, NULL,
+      NULL, NULL, NULL, NULL, &video, &audio, &error));
+  h3_test_assert_h3_error (error, H3_ERROR_FORMAT, "[3, 48]", "[3, 40]");
+  g_clear_error (&error);
+  g_assert_false (h3_denoise (transformer, d.stream, &request, narrow,
+      bad_tags, NULL, NULL, NULL, NULL, &video, &audio, &error));
+  h3_test_assert_h3_error (error, H3_ERROR_FORMAT, "tag 7", "row 2");
+  g_clear_error (&error);
+  g_assert_false (h3_denoise (transformer, d.stream, &request, nan, NULL,
+      NULL, NULL, NULL, NULL, &video, &audio, &error));
+  h3_test_assert_h3_error (error, H3_ERROR_NUMERIC, "step 1 of 2");
+  g_clear_error (&error);
+  g_assert_null (video);
+  g_assert_null (audio);
+}
+
+void
+h3_test_add_denoise (void)
+{
+  g_test_add_func ("/denoise/golden/tiny", test_tiny);
+  g_test_add_func ("/denoise/golden/demo", test_demo);
+  g_test_add_func ("/denoise/layouts", test_layouts);
+  g_test_add_func ("/denoise/repeatable", test_repeatable);
+  g_test_add_func ("/denoise/settings-matter", test_settings_matter);
+  g_test_add_func ("/denoise/cancel", test_cancel);
+  g_test_add_func ("/denoise/not-finite", test_not_finite);
+  g_test_add_func ("/denoise/bad-prompt", test_bad_prompt);
+}
