@@ -9,32 +9,29 @@
 #define MAX_WIDTH 65536
 #define MAX_HOP 65536
 
-static const gfloat release_mean[32] = {
-  -0.020211687488382354, 0.3876466479950502, -0.04398279799186767,
-  -0.28591514936373, 0.08179686214561671, -0.35782641352446604,
-  0.040623809960919084, -0.01552534501956604, -0.223362481667332,
-  0.1821006842509091, 0.2941778783780663, -0.07901167601970885,
-  -0.056815072777201, -0.3699028221860095, -0.31616315591624855,
-  0.5905951377425391, -0.052139568068853864, 0.013673160263486295,
-  -0.03691647864630577, 0.09732660653298163, -0.3394662328788498,
-  -0.30685677538541667, -0.24504598907458763, -0.034698524462007344,
-  0.02868032184767538, -0.21217779266454084, -0.1678263169941987,
-  0.3221287889040614, -0.1223055851554907, 0.4356604928128464,
-  -0.0502599202236253, 0.3979258376211797
-};
+static const gfloat release_mean[32] = { -0.020211687488382354,
+  0.3876466479950502, -0.04398279799186767, -0.28591514936373,
+  0.08179686214561671, -0.35782641352446604, 0.040623809960919084,
+  -0.01552534501956604, -0.223362481667332, 0.1821006842509091,
+  0.2941778783780663, -0.07901167601970885, -0.056815072777201,
+  -0.3699028221860095, -0.31616315591624855, 0.5905951377425391,
+  -0.052139568068853864, 0.013673160263486295, -0.03691647864630577,
+  0.09732660653298163, -0.3394662328788498, -0.30685677538541667,
+  -0.24504598907458763, -0.034698524462007344, 0.02868032184767538,
+  -0.21217779266454084, -0.1678263169941987, 0.3221287889040614,
+  -0.1223055851554907, 0.4356604928128464, -0.0502599202236253,
+  0.3979258376211797 };
 
-static const gfloat release_std[32] = {
-  1.6895524230479284, 2.76263727217653, 1.7945344281264435, 1.6801681847309828,
-  1.6390226546605453, 2.7788298348882177, 1.7659090095747236,
-  1.6199757612137327, 2.6336525640336896, 1.8539356672817833,
-  2.5056497896915633, 1.811019237886178, 1.9579657790720237,
-  1.6685498243529284, 1.4922469314453364, 3.298670198067373,
+static const gfloat release_std[32] = { 1.6895524230479284, 2.76263727217653,
+  1.7945344281264435, 1.6801681847309828, 1.6390226546605453,
+  2.7788298348882177, 1.7659090095747236, 1.6199757612137327,
+  2.6336525640336896, 1.8539356672817833, 2.5056497896915633, 1.811019237886178,
+  1.9579657790720237, 1.6685498243529284, 1.4922469314453364, 3.298670198067373,
   1.9491804496832168, 1.8720003270431442, 1.8334080103291832,
   1.6488070416529093, 1.6176957696319716, 1.9131449234774398,
   1.5695245398428617, 1.6943659940415912, 1.8318420762504692,
   1.5540637421583379, 1.9344930328968526, 1.599198216109855, 1.718045989838149,
-  1.6307219190837705, 1.8661226051202384, 1.5613768203168363
-};
+  1.6307219190837705, 1.8661226051202384, 1.5613768203168363 };
 
 gboolean
 h3_audio_config_release_stats (H3AudioVaeConfig *config)
@@ -73,9 +70,8 @@ get_ints (const H3Config *file, const gchar *prefix, const gchar *key,
   return TRUE;
 }
 
-static gboolean
-wrong (const H3Config *file, GError **error, const gchar *format, ...)
-    G_GNUC_PRINTF (3, 4);
+static gboolean wrong (const H3Config *file, GError **error,
+    const gchar *format, ...) G_GNUC_PRINTF (3, 4);
 
 static gboolean
 wrong (const H3Config *file, GError **error, const gchar *format, ...)
@@ -98,21 +94,29 @@ get_dilations (const H3Config *file, const gchar *prefix,
 {
   g_autofree gchar *whole =
       g_strconcat (prefix, "resblock_dilation_sizes", NULL);
+  g_autofree gchar *key = NULL;
 
   if (!h3_config_has (file, whole))
     return TRUE;
   for (gint j = 0; j < config->n_kernels; j++) {
-    g_autofree gchar *key = g_strdup_printf ("resblock_dilation_sizes.%d", j);
+    g_autofree gchar *list = g_strdup_printf ("resblock_dilation_sizes.%d", j);
     gint n = 0;
 
-    if (!get_ints (file, prefix, key, 1, 64, config->dilations[j], &n, error))
+    if (!get_ints (file, prefix, list, 1, 64, config->dilations[j], &n, error))
       return FALSE;
     if (n == 0 || (j > 0 && n != config->n_dilations))
-      return wrong (file, error, "resblock_dilation_sizes has %d entries for "
-          "resblock kernel %d, needed are %s", n, j,
-          j > 0 ? "as many as for the first" : "1 or more");
+      return wrong (file, error,
+          "resblock_dilation_sizes has %d entries for "
+          "resblock kernel %d; needed: %s",
+          n, j, j > 0 ? "as many as for the first" : "1 or more");
     config->n_dilations = n;
   }
+  key = g_strdup_printf ("%s.%d", whole, config->n_kernels);
+  if (h3_config_has (file, key))
+    return wrong (file, error,
+        "resblock_dilation_sizes has lists for more "
+        "than %d resblock_kernel_sizes",
+        config->n_kernels);
   return TRUE;
 }
 
@@ -141,8 +145,8 @@ get_rates (const H3Config *file, const gchar *prefix, H3AudioVaeConfig *c,
 
 /* The fields of all dialects; each file has some of them. */
 static gboolean
-read_fields (const H3Config *file, const gchar *prefix,
-    H3AudioVaeConfig *c, GError **error)
+read_fields (const H3Config *file, const gchar *prefix, H3AudioVaeConfig *c,
+    GError **error)
 {
   g_autofree gchar *decoder_key = g_strconcat (prefix, "decoder_type", NULL);
   g_autofree gchar *decoder = NULL;
@@ -151,20 +155,20 @@ read_fields (const H3Config *file, const gchar *prefix,
   if (!h3_config_get_string (file, decoder_key, &decoder, error))
     return FALSE;
   if (decoder && strcmp (decoder, "bigvgan") != 0)
-    return wrong (file, error, "decoder_type is \"%s\", needed is \"bigvgan\"",
+    return wrong (file, error, "decoder_type is \"%s\"; needed: \"bigvgan\"",
         decoder);
-  if (!get_int (file, prefix, "output_channel", 2, 2, &outputs, error)
-      || !get_int (file, prefix, "vae_latent_channels", 1,
-          H3_AUDIO_MAX_CHANNELS, &c->channels, error)
-      || !get_int (file, prefix, "latent_channels", 1, H3_AUDIO_MAX_CHANNELS,
-          &c->channels, error)
-      || !get_int (file, prefix, "latent_dim", 1, MAX_WIDTH, &c->latent_dim,
-          error)
-      || !get_int (file, prefix, "decoder_dim", 1, MAX_WIDTH,
-          &c->decoder_dim, error)
-      || !get_int (file, prefix, "sample_rate", 1, 768000, &c->rate, error)
-      || !get_int (file, prefix, "sampling_rate", 1, 768000, &c->rate, error)
-      || !get_rates (file, prefix, c, error))
+  if (!get_int (file, prefix, "output_channel", 2, 2, &outputs, error) ||
+      !get_int (file, prefix, "vae_latent_channels", 1, H3_AUDIO_MAX_CHANNELS,
+          &c->channels, error) ||
+      !get_int (file, prefix, "latent_channels", 1, H3_AUDIO_MAX_CHANNELS,
+          &c->channels, error) ||
+      !get_int (file, prefix, "latent_dim", 1, MAX_WIDTH, &c->latent_dim,
+          error) ||
+      !get_int (file, prefix, "decoder_dim", 1, MAX_WIDTH, &c->decoder_dim,
+          error) ||
+      !get_int (file, prefix, "sample_rate", 1, 768000, &c->rate, error) ||
+      !get_int (file, prefix, "sampling_rate", 1, 768000, &c->rate, error) ||
+      !get_rates (file, prefix, c, error))
     return FALSE;
 
   n_kernels = c->n_stages;
@@ -172,14 +176,16 @@ read_fields (const H3Config *file, const gchar *prefix,
           &n_kernels, error))
     return FALSE;
   if (n_kernels != c->n_stages || c->n_stages == 0)
-    return wrong (file, error, "%d decoder_kernel_sizes for %d decoder_rates, "
-        "needed are as many, at least one", n_kernels, c->n_stages);
+    return wrong (file, error,
+        "%d decoder_kernel_sizes for %d decoder_rates; needed: as many, "
+        "at least one",
+        n_kernels, c->n_stages);
 
   if (!get_ints (file, prefix, "resblock_kernel_sizes", 1, 63,
           c->resblock_kernels, &c->n_kernels, error))
     return FALSE;
   if (c->n_kernels < 1 || c->n_kernels > H3_AUDIO_MAX_KERNELS)
-    return wrong (file, error, "%d resblock_kernel_sizes, needed are 1 to %d",
+    return wrong (file, error, "%d resblock_kernel_sizes; needed: 1 to %d",
         c->n_kernels, H3_AUDIO_MAX_KERNELS);
   return get_dilations (file, prefix, c, error);
 }
@@ -191,16 +197,17 @@ read_stats (const H3Config *file, H3AudioVaeConfig *c, gboolean *has_stats,
 {
   guint n_mean = H3_AUDIO_MAX_CHANNELS, n_std = H3_AUDIO_MAX_CHANNELS;
 
-  if (!h3_config_has (file, "latents_mean")
-      && !h3_config_has (file, "latents_std"))
+  if (!h3_config_has (file, "latents_mean") &&
+      !h3_config_has (file, "latents_std"))
     return TRUE;
-  if (!h3_config_has (file, "latents_mean")
-      || !h3_config_has (file, "latents_std"))
-    return wrong (file, error, "latents_mean and latents_std belong together, "
+  if (!h3_config_has (file, "latents_mean") ||
+      !h3_config_has (file, "latents_std"))
+    return wrong (file, error,
+        "latents_mean and latents_std belong together, "
         "one is missing");
   if (!h3_config_get_floats (file, "latents_mean", c->latents_mean, &n_mean,
-          error)
-      || !h3_config_get_floats (file, "latents_std", c->latents_std, &n_std,
+          error) ||
+      !h3_config_get_floats (file, "latents_std", c->latents_std, &n_std,
           error))
     return FALSE;
   if (n_mean != n_std)
@@ -209,8 +216,8 @@ read_stats (const H3Config *file, H3AudioVaeConfig *c, gboolean *has_stats,
   if (c->channels == 0)
     c->channels = n_mean;
   if (n_mean != (guint) c->channels)
-    return wrong (file, error, "%u latents_mean for %d latent channels",
-        n_mean, c->channels);
+    return wrong (file, error, "%u latents_mean for %d latent channels", n_mean,
+        c->channels);
   *has_stats = TRUE;
   return TRUE;
 }
@@ -237,25 +244,10 @@ set_release (H3AudioVaeConfig *config)
     memcpy (config->dilations[j], dilations, sizeof (dilations));
 }
 
-/* The configuration beside a single weight file is only its own when it says
- * so: a folder of single files may hold another component's. */
-static gboolean
-is_audio_config (const H3Config *file, gboolean *audio, GError **error)
-{
-  g_autofree gchar *class_name = NULL;
-
-  if (!h3_config_get_string (file, "_class_name", &class_name, error))
-    return FALSE;
-  *audio = class_name && strstr (class_name, "MiniMaxH3Audio");
-  return TRUE;
-}
-
 gboolean
-h3_audio_config_read (const gchar *path, H3AudioVaeConfig *config,
+h3_audio_config_read (const gchar *dir, H3AudioVaeConfig *config,
     gboolean *has_stats, GError **error)
 {
-  gboolean folder = g_file_test (path, G_FILE_TEST_IS_DIR);
-  g_autofree gchar *dir = folder ? g_strdup (path) : g_path_get_dirname (path);
   g_autofree gchar *config_path = g_build_filename (dir, "config.json", NULL);
   g_autofree gchar *metadata_path =
       g_build_filename (dir, "metadata.json", NULL);
@@ -269,21 +261,13 @@ h3_audio_config_read (const gchar *path, H3AudioVaeConfig *config,
   main_file = h3_config_open (config_path, error);
   if (!main_file)
     return FALSE;
-  if (!folder) {
-    gboolean audio;
-
-    if (!is_audio_config (main_file, &audio, error))
-      return FALSE;
-    if (!audio)
-      return TRUE;
-  }
   if (g_file_test (metadata_path, G_FILE_TEST_EXISTS)) {
     metadata = h3_config_open (metadata_path, error);
     if (!metadata || !read_fields (metadata, "metadata.kwargs.", config, error))
       return FALSE;
   }
-  return read_fields (main_file, "", config, error)
-      && read_stats (main_file, config, has_stats, error);
+  return read_fields (main_file, "", config, error) &&
+         read_stats (main_file, config, has_stats, error);
 }
 
 /* --- geometry ----------------------------------------------------------- */
@@ -336,38 +320,40 @@ h3_audio_config_complete (H3AudioVaeConfig *config, const gchar *path,
 {
   gint64 hop = 1;
 
-#define REFUSE(...)                                                           \
-  G_STMT_START {                                                              \
-    g_autofree gchar *what_ = g_strdup_printf (__VA_ARGS__);                  \
+#define REFUSE(...)                                                            \
+  G_STMT_START                                                                 \
+  {                                                                            \
+    g_autofree gchar *what_ = g_strdup_printf (__VA_ARGS__);                   \
     g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE, "%s: %s", path, what_); \
-    return FALSE;                                                             \
-  } G_STMT_END
+    return FALSE;                                                              \
+  }                                                                            \
+  G_STMT_END
 
   if (config->channels < 1 || config->channels > H3_AUDIO_MAX_CHANNELS)
-    REFUSE ("%d latent channels, needed are 1 to %d", config->channels,
+    REFUSE ("%d latent channels; needed: 1 to %d", config->channels,
         H3_AUDIO_MAX_CHANNELS);
-  if (config->latent_dim < 1 || config->latent_dim > MAX_WIDTH
-      || config->decoder_dim < 1 || config->decoder_dim > MAX_WIDTH)
-    REFUSE ("latent_dim is %d and decoder_dim %d, needed are 1 to %d",
+  if (config->latent_dim < 1 || config->latent_dim > MAX_WIDTH ||
+      config->decoder_dim < 1 || config->decoder_dim > MAX_WIDTH)
+    REFUSE ("latent_dim is %d and decoder_dim %d; needed: 1 to %d",
         config->latent_dim, config->decoder_dim, MAX_WIDTH);
   if (config->decoder_dim % (1 << config->n_stages) != 0)
-    REFUSE ("decoder_dim is %d, needed is a multiple of %d: it is halved by "
-        "each of %d decoder_rates", config->decoder_dim,
-        1 << config->n_stages, config->n_stages);
+    REFUSE ("decoder_dim is %d; needed: a multiple of %d: it is halved by "
+            "each of %d decoder_rates",
+        config->decoder_dim, 1 << config->n_stages, config->n_stages);
   for (gint i = 0; i < config->n_stages; i++) {
     gint excess = config->kernels[i] - config->rates[i];
 
     if (excess < 0 || excess % 2 != 0)
-      REFUSE ("decoder kernel %d is %d for rate %d, needed is the rate plus an "
-          "even number", i, config->kernels[i], config->rates[i]);
+      REFUSE ("decoder kernel %d is %d for rate %d; needed: the rate plus an "
+              "even number",
+          i, config->kernels[i], config->rates[i]);
     hop *= config->rates[i];
     if (hop > MAX_HOP)
-      REFUSE ("decoder_rates make more than %d samples of one latent",
-          MAX_HOP);
+      REFUSE ("decoder_rates make more than %d samples of one latent", MAX_HOP);
   }
   for (gint j = 0; j < config->n_kernels; j++) {
     if (config->resblock_kernels[j] % 2 == 0)
-      REFUSE ("resblock kernel %d is %d, needed is an odd number", j,
+      REFUSE ("resblock kernel %d is %d; needed: an odd number", j,
           config->resblock_kernels[j]);
   }
 #undef REFUSE

@@ -20,12 +20,12 @@ enum {
 /* The buffers seen as the signals of a chunk of @n latents. */
 typedef struct {
   gint n;
-  H3Tensor *latent;       /* [2, C, n] */
-  H3Tensor *projected;    /* [2, latent_dim, n] */
-  H3Tensor *pre;          /* [2, decoder_dim, n] */
+  H3Tensor *latent;                                /* [2, C, n] */
+  H3Tensor *projected;                             /* [2, latent_dim, n] */
+  H3Tensor *pre;                                   /* [2, decoder_dim, n] */
   H3Tensor *stage[H3_AUDIO_MAX_STAGES][N_BUFFERS]; /* [2, C_i, L_i] */
-  H3Tensor *mono;         /* [2, 1, n hop] */
-  H3Tensor *samples;      /* [n hop, 2] */
+  H3Tensor *mono;                                  /* [2, 1, n hop] */
+  H3Tensor *samples;                               /* [n hop, 2] */
 } Views;
 
 struct _H3AudioDecoder {
@@ -60,8 +60,8 @@ widest (const H3AudioVaeConfig *config)
   guint64 most = MAX (config->latent_dim, config->decoder_dim);
 
   for (gint i = 0; i < config->n_stages; i++)
-    most = MAX (most, (guint64) h3_audio_stage_channels (config, i)
-        * h3_audio_stage_rate (config, i));
+    most = MAX (most, (guint64) h3_audio_stage_channels (config, i) *
+                          h3_audio_stage_rate (config, i));
   return most;
 }
 
@@ -75,11 +75,11 @@ guint64
 h3_audio_decoder_workspace (const H3AudioVaeConfig *config,
     const H3Device *device, gint chunk)
 {
-  guint64 values = config->channels + config->hop
-      + n_buffers (config) * widest (config);
+  guint64 values =
+      config->channels + config->hop + n_buffers (config) * widest (config);
 
-  return BATCH * sizeof (gfloat) * values * padded_chunk (config, chunk)
-      + sizeof (gint32);
+  return BATCH * sizeof (gfloat) * values * padded_chunk (config, chunk) +
+         sizeof (gint32);
 }
 
 static gboolean
@@ -99,17 +99,20 @@ allocate (H3AudioDecoder *decoder, GError **error)
     if (!decoder->buffers[i])
       return FALSE;
   }
-  decoder->samples = h3_tensor_new_2d (device, H3_DTYPE_F32, n * config->hop,
-      BATCH, error);
+  decoder->samples =
+      h3_tensor_new_2d (device, H3_DTYPE_F32, n * config->hop, BATCH, error);
   decoder->count = decoder->samples
-      ? h3_tensor_new_1d (device, H3_DTYPE_I32, 1, error) : NULL;
+                       ? h3_tensor_new_1d (device, H3_DTYPE_I32, 1, error)
+                       : NULL;
   if (!decoder->count)
     return FALSE;
   decoder->staging =
       g_try_malloc_n (BATCH * config->channels, n * sizeof (gfloat));
   if (!decoder->staging) {
-    g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE, "Audio decoder: no memory "
-        "for a chunk of %d latents", decoder->chunk);
+    g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
+        "Audio decoder: no memory "
+        "for a chunk of %d latents",
+        decoder->chunk);
     return FALSE;
   }
   return TRUE;
@@ -154,8 +157,7 @@ views_set_length (H3AudioDecoder *decoder, gint n)
   views->latent = signal_view (decoder->latent, config->channels, n);
   views->projected =
       signal_view (decoder->buffers[BUFFER_T], config->latent_dim, n);
-  views->pre =
-      signal_view (decoder->buffers[BUFFER_R], config->decoder_dim, n);
+  views->pre = signal_view (decoder->buffers[BUFFER_R], config->decoder_dim, n);
   for (gint i = 0; i < config->n_stages; i++) {
     gint64 length = (gint64) n * h3_audio_stage_rate (config, i);
 
@@ -171,9 +173,8 @@ views_set_length (H3AudioDecoder *decoder, gint n)
 
 /* --- the network -------------------------------------------------------- */
 
-static void
-tap_stage (const H3Tap *tap, const H3Tensor *value, const gchar *format, ...)
-    G_GNUC_PRINTF (3, 4);
+static void tap_stage (const H3Tap *tap, const H3Tensor *value,
+    const gchar *format, ...) G_GNUC_PRINTF (3, 4);
 
 static void
 tap_stage (const H3Tap *tap, const H3Tensor *value, const gchar *format, ...)
@@ -196,30 +197,30 @@ convolve (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
 {
   gint kernel = conv->weight->tensor->shape[2];
 
-  h3_conv1d (stream, &(H3Conv1dArgs) {
-      .y = y,
-      .x = x,
-      .weight = conv->weight,
-      .bias = conv->bias,
-      .residual = residual,
-      .stride = 1,
-      .dilation = dilation,
-      .pad = (kernel - 1) / 2 * dilation,
-  });
+  h3_conv1d (stream, &(H3Conv1dArgs){
+                         .y = y,
+                         .x = x,
+                         .weight = conv->weight,
+                         .bias = conv->bias,
+                         .residual = residual,
+                         .stride = 1,
+                         .dilation = dilation,
+                         .pad = (kernel - 1) / 2 * dilation,
+                     });
 }
 
 static void
 activate (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
     const H3AudioActivation *activation)
 {
-  h3_snake_beta (stream, &(H3SnakeBetaArgs) {
-      .y = y,
-      .x = x,
-      .a = activation->a,
-      .inv_b = activation->inv_b,
-      .up_filter = activation->up_filter,
-      .down_filter = activation->down_filter,
-  });
+  h3_snake_beta (stream, &(H3SnakeBetaArgs){
+                             .y = y,
+                             .x = x,
+                             .a = activation->a,
+                             .inv_b = activation->inv_b,
+                             .up_filter = activation->up_filter,
+                             .down_filter = activation->down_filter,
+                         });
 }
 
 /* AMP block @j of stage @i: for each dilation
@@ -255,13 +256,14 @@ stage (H3AudioDecoder *decoder, gint i, const H3Tensor *x, const H3Stop *stop,
   H3Tensor **view = decoder->views.stage[i];
   H3Tensor **r = view + BUFFER_R;
 
-  h3_conv_transpose1d (decoder->stream, &(H3ConvTranspose1dArgs) {
-      .y = view[BUFFER_X],
-      .x = x,
-      .weight = decoder->vae->ups[i].weight,
-      .bias = decoder->vae->ups[i].bias,
-      .stride = config->rates[i],
-  });
+  h3_conv_transpose1d (decoder->stream,
+      &(H3ConvTranspose1dArgs){
+          .y = view[BUFFER_X],
+          .x = x,
+          .weight = decoder->vae->ups[i].weight,
+          .bias = decoder->vae->ups[i].bias,
+          .stride = config->rates[i],
+      });
   tap_stage (tap, view[BUFFER_X], "decoder.ups.%d", i);
   for (gint j = 0; j < config->n_kernels; j++) {
     if (h3_stop_requested (stop, error))
@@ -346,9 +348,11 @@ refuse_samples (H3AudioDecoder *decoder, gint first, gint32 count,
     while (n < BATCH * length - 1 && isfinite (host[n]))
       n++;
   }
-  g_set_error (error, H3_ERROR, H3_ERROR_NUMERIC, "Audio decoder: %d samples "
+  g_set_error (error, H3_ERROR, H3_ERROR_NUMERIC,
+      "Audio decoder: %d samples "
       "are NaN or infinite, the first is %s sample %" G_GINT64_FORMAT "; the "
-      "weights or the latents are damaged", count, n < length ? "left" : "right",
+      "weights or the latents are damaged",
+      count, n < length ? "left" : "right",
       n % length + (gint64) first * decoder->vae->config.hop);
 }
 
@@ -389,8 +393,10 @@ h3_audio_decoder_new (H3AudioVae *vae, H3Stream *stream, gint chunk,
   gint most = G_MAXINT32 / BATCH / config->hop - 2 * config->halo;
 
   if (chunk < 1 || chunk > most) {
-    g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS, "Audio decoder: a chunk of "
-        "%d latents, needed are 1 to %d", chunk, most);
+    g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
+        "Audio decoder: a chunk of "
+        "%d latents; needed: 1 to %d",
+        chunk, most);
     return NULL;
   }
   decoder = g_new0 (H3AudioDecoder, 1);
@@ -422,19 +428,17 @@ static gboolean
 check_latent (const H3AudioVaeConfig *config, const H3Tensor *latent,
     GError **error)
 {
-  if (latent->dtype != H3_DTYPE_F32 || latent->rank != 3
-      || latent->shape[0] != BATCH || latent->shape[1] != config->channels
-      || latent->shape[2] < 1
-      || latent->shape[2] > G_MAXINT32 / config->hop) {
-    g_autoptr (GString) found =
-        g_string_new (h3_dtype_name (latent->dtype));
+  if (latent->dtype != H3_DTYPE_F32 || latent->rank != 3 ||
+      latent->shape[0] != BATCH || latent->shape[1] != config->channels ||
+      latent->shape[2] < 1 || latent->shape[2] > G_MAXINT32 / config->hop) {
+    g_autoptr (GString) found = g_string_new (h3_dtype_name (latent->dtype));
 
     for (guint i = 0; i < latent->rank; i++)
       g_string_append_printf (found, "%s%" G_GINT64_FORMAT, i ? ", " : " [",
           latent->shape[i]);
-    g_set_error (error, H3_ERROR, H3_ERROR_FORMAT, "Audio latent is %s], needed "
-        "is float32 [2, %d, T] with T from 1 to %d", found->str,
-        config->channels, G_MAXINT32 / config->hop);
+    g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
+        "Audio latent is %s]; needed: float32 [2, %d, T] with T from 1 to %d",
+        found->str, config->channels, G_MAXINT32 / config->hop);
     return FALSE;
   }
   return TRUE;
@@ -450,8 +454,9 @@ check_finite (const H3AudioDecoder *decoder, GError **error)
 
     for (gint t = 0; t < decoder->length; t++) {
       if (!isfinite (values[t])) {
-        g_set_error (error, H3_ERROR, H3_ERROR_NUMERIC, "Audio latent: %s "
-            "channel %d at latent %d is %g, needed are finite numbers",
+        g_set_error (error, H3_ERROR, H3_ERROR_NUMERIC,
+            "Audio latent: %s "
+            "channel %d at latent %d is %g; needed: finite numbers",
             row < channels ? "left" : "right", row % channels, t, values[t]);
         return FALSE;
       }
@@ -476,14 +481,16 @@ h3_audio_decoder_start (H3AudioDecoder *decoder, H3Tensor *latent,
     return FALSE;
   decoder->clip = g_try_malloc (latent->bytes);
   if (!decoder->clip) {
-    g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE, "Audio decoder: no memory "
-        "for %" G_GSIZE_FORMAT " bytes of latents", latent->bytes);
+    g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
+        "Audio decoder: no memory "
+        "for %" G_GSIZE_FORMAT " bytes of latents",
+        latent->bytes);
     return FALSE;
   }
   h3_download (decoder->stream, decoder->clip, latent);
   decoder->length = latent->shape[2];
-  if (!h3_stream_synchronize (decoder->stream, error)
-      || !check_finite (decoder, error)) {
+  if (!h3_stream_synchronize (decoder->stream, error) ||
+      !check_finite (decoder, error)) {
     g_clear_pointer (&decoder->clip, g_free);
     decoder->length = 0;
     return FALSE;
@@ -509,8 +516,8 @@ h3_audio_decoder_next (H3AudioDecoder *decoder, const H3Stop *stop,
   *n = 0;
   if (core == 0)
     return TRUE;
-  if (h3_stop_requested (stop, error)
-      || !decode (decoder, a, b - a, stop, tap, error))
+  if (h3_stop_requested (stop, error) ||
+      !decode (decoder, a, b - a, stop, tap, error))
     return FALSE;
   decoder->result = h3_tensor_view_rows (decoder->samples,
       (gint64) (s - a) * config->hop, (gint64) core * config->hop);

@@ -6,7 +6,7 @@
 
 G_BEGIN_DECLS
 
-#define H3_AUDIO_TAPS 12      /* of both resampling filters (4.6) */
+#define H3_AUDIO_TAPS 12       /* of both resampling filters (4.6) */
 #define H3_AUDIO_EDGE_KERNEL 7 /* of conv_pre and conv_post */
 /* h3_mean3() averages that many AMP blocks. */
 #define H3_AUDIO_MAX_KERNELS 3
@@ -39,16 +39,15 @@ struct _H3AudioVae {
   H3AudioActivation activation_post;
 };
 
-/* Reads the configuration files that belong to @path (a folder, or a
- * .safetensors file). Widths that no file names stay 0 and are the tensors' to
+/* Reads the configuration files in @dir, where there are any. Widths that no file names stay 0 and are the tensors' to
  * say; everything else gets the release's rule. @has_stats: whether the files
  * name latents_mean and latents_std. */
-gboolean h3_audio_config_read (const gchar *path, H3AudioVaeConfig *config,
+gboolean h3_audio_config_read (const gchar *dir, H3AudioVaeConfig *config,
     gboolean *has_stats, GError **error);
 
 /* Checks the geometry once all widths are known, and computes hop and halo. */
-gboolean h3_audio_config_complete (H3AudioVaeConfig *config,
-    const gchar *path, GError **error);
+gboolean h3_audio_config_complete (H3AudioVaeConfig *config, const gchar *path,
+    GError **error);
 
 /* latents_mean and latents_std of the release (8.4), for 32 channels. */
 gboolean h3_audio_config_release_stats (H3AudioVaeConfig *config);

@@ -11,12 +11,10 @@
 const gfloat *
 h3_audio_default_filter (void)
 {
-  static const gfloat filter[H3_AUDIO_TAPS] = {
-    0x1.09f0c2p-9f, 0x1.33ac8cp-7f, -0x1.a28108p-6f,
-    -0x1.d8544cp-5f, 0x1.07511p-3f, 0x1.c5d8cap-2f,
-    0x1.c5d8cap-2f, 0x1.07511p-3f, -0x1.d8544cp-5f,
-    -0x1.a28108p-6f, 0x1.33ac8cp-7f, 0x1.09f0c2p-9f
-  };
+  static const gfloat filter[H3_AUDIO_TAPS] = { 0x1.09f0c2p-9f, 0x1.33ac8cp-7f,
+    -0x1.a28108p-6f, -0x1.d8544cp-5f, 0x1.07511p-3f, 0x1.c5d8cap-2f,
+    0x1.c5d8cap-2f, 0x1.07511p-3f, -0x1.d8544cp-5f, -0x1.a28108p-6f,
+    0x1.33ac8cp-7f, 0x1.09f0c2p-9f };
 
   return filter;
 }
@@ -46,9 +44,10 @@ read_weight_norm (H3Loader *loader, const gchar *name, const gchar *g_suffix,
       sum += (gdouble) row[i] * row[i];
     scale = g[a] / sqrt (sum);
     if (!isfinite (scale)) {
-      h3_loader_problem (loader, "%s: row %" G_GINT64_FORMAT " has norm %g, "
-          "needed is a norm that %s can be divided by", v_name, a, sqrt (sum),
-          g_name);
+      h3_loader_problem (loader,
+          "%s: row %" G_GINT64_FORMAT " has norm %g; "
+          "needed: a norm that %s can be divided by",
+          v_name, a, sqrt (sum), g_name);
       return NULL;
     }
     for (gint64 i = 0; i < n; i++)
@@ -110,8 +109,10 @@ read_snake (H3Loader *loader, const gchar *name, const gchar *suffix,
 
     host[c] = inverse ? 1.0f / (e + 1e-9f) : e;
     if (!isfinite (host[c])) {
-      h3_loader_problem (loader, "%s[%" G_GINT64_FORMAT "] is %g, needed is a "
-          "number whose exponential float32 can hold", full, c, stored);
+      h3_loader_problem (loader,
+          "%s[%" G_GINT64_FORMAT "] is %g; needed: a "
+          "number whose exponential float32 can hold",
+          full, c, stored);
       return NULL;
     }
   }
@@ -206,8 +207,8 @@ static void
 read_stats (H3Loader *loader, H3AudioVaeConfig *config, gboolean has_stats)
 {
   const gint64 n = config->channels;
-  gboolean in_file = h3_loader_has (loader, "latents_mean")
-      || h3_loader_has (loader, "latents_std");
+  gboolean in_file = h3_loader_has (loader, "latents_mean") ||
+                     h3_loader_has (loader, "latents_std");
 
   if (in_file) {
     g_autofree gfloat *mean = h3_loader_read (loader, "latents_mean", 1, &n);
@@ -218,17 +219,20 @@ read_stats (H3Loader *loader, H3AudioVaeConfig *config, gboolean has_stats)
     memcpy (config->latents_mean, mean, n * sizeof (gfloat));
     memcpy (config->latents_std, std, n * sizeof (gfloat));
   } else if (!has_stats && !h3_audio_config_release_stats (config)) {
-    h3_loader_problem (loader, "latents_mean and latents_std are neither in "
+    h3_loader_problem (loader,
+        "latents_mean and latents_std are neither in "
         "config.json nor in the file, and only 32 channels have known ones "
-        "(this model has %d)", config->channels);
+        "(this model has %d)",
+        config->channels);
     return;
   }
   for (gint64 c = 0; c < n; c++) {
-    if (!isfinite (config->latents_mean[c]) || !isfinite (config->latents_std[c])
-        || config->latents_std[c] <= 0)
-      h3_loader_problem (loader, "latent channel %" G_GINT64_FORMAT " has mean "
-          "%g and std %g, needed are a number and a positive number", c,
-          config->latents_mean[c], config->latents_std[c]);
+    if (!isfinite (config->latents_mean[c]) ||
+        !isfinite (config->latents_std[c]) || config->latents_std[c] <= 0)
+      h3_loader_problem (loader,
+          "latent channel %" G_GINT64_FORMAT " has mean "
+          "%g and std %g; needed: a number and a positive number",
+          c, config->latents_mean[c], config->latents_std[c]);
   }
 }
 
@@ -249,8 +253,8 @@ take_widths (H3Loader *loader, H3AudioVaeConfig *config)
     if (h3_loader_has (loader, spellings[i]))
       name = spellings[i];
   }
-  if (!h3_loader_shape (loader, "dec_in_proj.weight", in, &in_rank)
-      || !h3_loader_shape (loader, name, pre, &pre_rank))
+  if (!h3_loader_shape (loader, "dec_in_proj.weight", in, &in_rank) ||
+      !h3_loader_shape (loader, name, pre, &pre_rank))
     return FALSE;
   if (config->channels == 0 && in_rank == 3)
     config->channels = MIN (in[1], G_MAXINT);
@@ -265,8 +269,8 @@ take_widths (H3Loader *loader, H3AudioVaeConfig *config)
 
 /* Reads the configuration and makes the dry run. */
 static gboolean
-plan (H3Loader *loader, const gchar *path, H3AudioVae *vae,
-    gboolean *has_stats, GError **error)
+plan (H3Loader *loader, const gchar *path, H3AudioVae *vae, gboolean *has_stats,
+    GError **error)
 {
   /* The encoder's half. */
   static const gchar *const not_here[] = { "encoder.*", "pre_block.*",
@@ -281,6 +285,9 @@ plan (H3Loader *loader, const gchar *path, H3AudioVae *vae,
       return FALSE;
     read_weights (loader, vae);
     read_stats (loader, &vae->config, *has_stats);
+  } else {
+    /* What is missing is the message, not all the names left unread. */
+    h3_loader_ignore (loader, "*");
   }
   return h3_loader_finish (loader, error);
 }
@@ -342,8 +349,8 @@ h3_audio_vae_load (const H3Checkpoint *checkpoint, H3Device *device,
   if (!set)
     return NULL;
   loader = h3_loader_new (set, "MiniMax H3 audio autoencoder");
-  if (!plan (loader, path, vae, &has_stats, error)
-      || !h3_loader_begin (loader, device, stop, progress, user_data, error))
+  if (!plan (loader, path, vae, &has_stats, error) ||
+      !h3_loader_begin (loader, device, stop, progress, user_data, error))
     return NULL;
   read_weights (loader, vae);
   read_stats (loader, &vae->config, has_stats);

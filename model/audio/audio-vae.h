@@ -12,15 +12,15 @@ G_BEGIN_DECLS
 #define H3_AUDIO_MAX_STAGES 12
 
 typedef struct {
-  gint channels;   /* latent */
+  gint channels; /* latent */
   gint latent_dim, decoder_dim;
   gint n_stages, n_kernels, n_dilations;
   gint rates[H3_AUDIO_MAX_STAGES], kernels[H3_AUDIO_MAX_STAGES];
   gint resblock_kernels[H3_AUDIO_MAX_STAGES];
   gint dilations[H3_AUDIO_MAX_STAGES][H3_AUDIO_MAX_STAGES];
-  gint hop;        /* product of rates: 800 */
-  gint halo;       /* latents each side that can reach a sample: 29 */
-  gint rate;       /* 32000 */
+  gint hop;  /* product of rates: 800 */
+  gint halo; /* latents each side that can reach a sample: 29 */
+  gint rate; /* 32000 */
   gfloat latents_mean[H3_AUDIO_MAX_CHANNELS];
   gfloat latents_std[H3_AUDIO_MAX_CHANNELS];
 } H3AudioVaeConfig;
@@ -30,9 +30,9 @@ typedef struct _H3AudioVae H3AudioVae;
 gboolean h3_audio_vae_plan (const H3Checkpoint *checkpoint,
     H3AudioVaeConfig *config, guint64 *weight_bytes, GError **error);
 /* The decoder's half only. Immutable, shared, reference counted. */
-H3AudioVae *h3_audio_vae_load (const H3Checkpoint *checkpoint,
-    H3Device *device, const H3Stop *stop, H3LoadProgress progress,
-    gpointer user_data, GError **error);
+H3AudioVae *h3_audio_vae_load (const H3Checkpoint *checkpoint, H3Device *device,
+    const H3Stop *stop, H3LoadProgress progress, gpointer user_data,
+    GError **error);
 H3AudioVae *h3_audio_vae_ref (H3AudioVae *vae);
 void h3_audio_vae_unref (H3AudioVae *vae);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3AudioVae, h3_audio_vae_unref)
@@ -62,7 +62,6 @@ gboolean h3_audio_decoder_start (H3AudioDecoder *decoder, H3Tensor *latent,
  * NaN in the result is H3_ERROR_NUMERIC.
  */
 gboolean h3_audio_decoder_next (H3AudioDecoder *decoder, const H3Stop *stop,
-    const H3Tap *tap, H3Tensor **samples, gint *first, gint *n,
-    GError **error);
+    const H3Tap *tap, H3Tensor **samples, gint *first, gint *n, GError **error);
 
 G_END_DECLS

@@ -17,8 +17,8 @@ static const GOptionEntry options[] = {
 
 /* A whole number of @unit bytes out of @path. */
 static gchar *
-read_units (
-    const gchar *path, gsize unit, const gchar *what, gint *n, GError **error)
+read_units (const gchar *path, gsize unit, const gchar *what, gint *n,
+    GError **error)
 {
   gchar *data = NULL;
   gsize size;
@@ -69,12 +69,12 @@ run (gchar **argv, GError **error)
   video = read_units (argv[1], 3 * width * height, "frames", &n_frames, error);
   if (!video)
     return FALSE;
-  audio = read_units (
-      argv[4], 2 * sizeof (gfloat), "stereo samples", &n_samples, error);
+  audio = read_units (argv[4], 2 * sizeof (gfloat), "stereo samples",
+      &n_samples, error);
   if (!audio)
     return FALSE;
-  h3_look ((const guint8 *)video, width, height, n_frames,
-      (const gfloat *)audio, n_samples, &look);
+  h3_look ((const guint8 *) video, width, height, n_frames,
+      (const gfloat *) audio, n_samples, &look);
   if (json) {
     print_json (&look);
   } else {

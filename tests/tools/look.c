@@ -55,7 +55,7 @@ typedef struct {
 static const guint8 *
 pixel (const Clip *clip, gint frame, gint x, gint y)
 {
-  gsize n = ((gsize)frame * clip->height + y) * clip->width + x;
+  gsize n = ((gsize) frame * clip->height + y) * clip->width + x;
 
   return clip->rgb + 3 * n;
 }
@@ -143,7 +143,7 @@ static gdouble
 find_reach (const Clip *clip, const guint8 background[3])
 {
   g_autofree guint *count = g_new0 (guint, MAX_DISTANCE_2 + 1);
-  guint64 total = (guint64)clip->n_frames * clip->height * clip->width;
+  guint64 total = (guint64) clip->n_frames * clip->height * clip->width;
   guint64 seen = 0;
   gint d = 0;
 
@@ -157,8 +157,8 @@ find_reach (const Clip *clip, const guint8 background[3])
 }
 
 static void
-find_color (
-    const Clip *clip, const guint8 background[3], gdouble reach, guint8 rgb[3])
+find_color (const Clip *clip, const guint8 background[3], gdouble reach,
+    guint8 rgb[3])
 {
   Histogram *histogram = g_new0 (Histogram, 1);
   gdouble limit = COLOR_PART * COLOR_PART * reach * reach;
@@ -229,7 +229,7 @@ coverage (gint shape, gdouble a, gdouble x, gdouble y)
     for (gint j = 0; j < SUBPIXELS; j++)
       hits += inside (shape, a, x + (i + 0.5) / SUBPIXELS - 0.5,
           y + (j + 0.5) / SUBPIXELS - 0.5);
-  return (gdouble)hits / (SUBPIXELS * SUBPIXELS);
+  return (gdouble) hits / (SUBPIXELS * SUBPIXELS);
 }
 
 /* Intersection over union of the mask and a shape of its area in its place. */
@@ -393,7 +393,7 @@ listen (const gfloat *samples, gint n_samples, H3Look *look)
   gdouble sum = 0;
 
   for (gint i = 0; i < 2 * n_samples; i++)
-    sum += (gdouble)samples[i] * samples[i];
+    sum += (gdouble) samples[i] * samples[i];
   look->rms = n_samples > 0 ? sqrt (sum / (2.0 * n_samples)) : 0;
   look->tone = "silence";
   if (look->rms < SILENCE_RMS)

@@ -71,16 +71,10 @@ part_covered (const Scene *scene, gdouble x, gdouble y)
   return hits / 49.0;
 }
 
-static gint
-noise (GRand *rand, gint amplitude)
-{
-  return g_rand_int_range (rand, -amplitude, amplitude + 1);
-}
-
 static guint8 *
 render_picture (const Scene *scene)
 {
-  gsize frame = (gsize)3 * scene->width * scene->height;
+  gsize frame = (gsize) 3 * scene->width * scene->height;
   guint8 *rgb = g_malloc (frame * scene->n_frames), *out = rgb;
   GRand *rand = g_rand_new_with_seed (scene->seed);
   gint dx = motions[scene->motion].dx, dy = motions[scene->motion].dy;
@@ -98,12 +92,14 @@ render_picture (const Scene *scene)
     for (gint y = 0; y < scene->height; y++) {
       for (gint x = 0; x < scene->width; x++) {
         gdouble m = part_covered (scene, x + 0.5 - cx, y + 0.5 - cy);
+        guint32 bits = g_rand_int (rand);
 
         for (gint c = 0; c < 3; c++) {
           gdouble v = m * colors[scene->color].rgb[c] +
                       (1 - m) * backgrounds[scene->background].rgb[c];
+          gint noise = (gint) (bits >> (8 * c) & 15) - 8;
 
-          *out++ = CLAMP (lrint (v) + noise (rand, 6), 0, 255);
+          *out++ = CLAMP (lrint (v) + noise, 0, 255);
         }
       }
     }
@@ -175,8 +171,8 @@ test_rendered (void)
           .seed = n,
         };
 
-        if (g_str_equal (
-                colors[color].name, backgrounds[scene.background].name))
+        if (g_str_equal (colors[color].name,
+                backgrounds[scene.background].name))
           scene.background = (scene.background + 1) % 5;
         check_scene (&scene);
       }
@@ -277,8 +273,8 @@ test_golden (void)
     g_autofree gchar *got = look_at_golden (dir, name);
 
     g_assert_cmpstr (got, ==,
-        json_object_get_string_member (
-            json_node_get_object (request), "measured"));
+        json_object_get_string_member (json_node_get_object (request),
+            "measured"));
     n++;
   }
   g_assert_cmpuint (n, ==, 4);
@@ -330,7 +326,7 @@ run_program (const gchar *video, const gchar *audio, const gchar *width,
   argv[n++] = width;
   argv[n++] = "64";
   argv[n++] = audio;
-  g_spawn_sync (NULL, (gchar **)argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, out,
+  g_spawn_sync (NULL, (gchar **) argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, out,
       err, status, &error);
   g_assert_no_error (error);
 }
@@ -348,9 +344,9 @@ test_program (void)
   gchar *out = NULL, *err = NULL;
 
   g_assert_true (
-      g_file_set_contents (video, (gchar *)rgb, 3 * 96 * 64 * 22, NULL));
+      g_file_set_contents (video, (gchar *) rgb, 3 * 96 * 64 * 22, NULL));
   g_assert_true (
-      g_file_set_contents (audio, (gchar *)samples, 8 * n_samples, NULL));
+      g_file_set_contents (audio, (gchar *) samples, 8 * n_samples, NULL));
   run_program (video, audio, "96", FALSE, &status, &out, &err);
   g_assert_cmpint (status, ==, 0);
   g_assert_cmpstr (out, ==, "yellow triangle down purple mid\n");
