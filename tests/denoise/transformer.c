@@ -113,5 +113,6 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   h3_test_add_transformer ();
   h3_test_add_denoise ();
+  h3_test_add_checkpoint_errors ();
   return g_test_run ();
 }
