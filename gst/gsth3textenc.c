@@ -32,6 +32,7 @@
 
 #include "gst/gsth3common.h"
 #include "gst/gsth3elements.h"
+#include "gst/gsth3negotiate.h"
 #include "gst/gsth3tensor.h"
 #include "model/text/presentation.h"
 #include "model/text/text-model.h"
@@ -194,32 +195,6 @@ max_tokens (GstH3TextEnc *self)
                : (guint) self->config.max_positions;
 }
 
-/* Caps for this prompt in the memory that downstream takes. */
-static GstCaps *
-choose_caps (GstH3TextEnc *self, const GstH3EmbedsInfo *info, GError **error)
-{
-  GstPad *src = GST_AGGREGATOR_SRC_PAD (self);
-  GstCaps *system = gst_h3_embeds_info_to_caps (info, FALSE);
-  GstCaps *offer = gst_h3_caps_with_features (system);
-  GstCaps *accepted = gst_pad_peer_query_caps (src, offer);
-  GstCaps *caps = NULL;
-
-  gst_caps_unref (system);
-  if (gst_caps_is_empty (accepted)) {
-    GstCaps *wanted = gst_pad_peer_query_caps (src, NULL);
-
-    g_set_error (error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
-        "What follows does not take these prompt embeddings: they are %"
-        GST_PTR_FORMAT ", it takes %" GST_PTR_FORMAT, offer, wanted);
-    gst_caps_unref (wanted);
-  } else {
-    caps = gst_caps_fixate (gst_caps_ref (accepted));
-  }
-  gst_caps_unref (accepted);
-  gst_caps_unref (offer);
-  return caps;
-}
-
 static H3Tensor *
 encode (GstH3TextEnc *self, const gchar *text, gsize size, const H3Stop *stop,
     GError **error)
@@ -303,7 +278,8 @@ encode_to_buffer (GstH3TextEnc *self, const gchar *text, gsize size,
     return NULL;
   info = (GstH3EmbedsInfo) { "t2va", GST_H3_TYPE_FLOAT32, embeds->shape[0],
     embeds->shape[1] };
-  caps = choose_caps (self, &info, error);
+  caps = gst_h3_choose_caps (GST_AGGREGATOR_SRC_PAD (self),
+      gst_h3_embeds_info_to_caps (&info, FALSE), error);
   if (caps) {
     gst_aggregator_set_src_caps (GST_AGGREGATOR (self), caps);
     gst_caps_unref (caps);

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The worker of h3denoise: takes jobs in order and makes each a clip. */
+#include "gst/gsth3denoise-private.h"
+
+#include "gst/gsth3negotiate.h"
+#include "gst/gsth3tensor.h"
+
+#define GST_CAT_DEFAULT gst_h3_denoise_debug
+
+/* Rows of text to plan memory for, before the prompt is known. */
+#define TYPICAL_TOKENS 512
+
+/* What a job needs while it runs; lives on the worker's stack. */
+typedef struct {
+  GstH3Denoise *self;
+  GstH3Job *job;
+  GstH3Clip clip;
+  H3Transformer *transformer; /* the element's */
+  GstStructure *settings;     /* what the clip is: signals, messages, metadata */
+  GstH3ProgressReport report;
+  gint64 start;               /* monotonic us */
+} Run;
+
+/* --- the model --- */
+
+static gboolean
+transformer_plan (const H3Checkpoint *checkpoint, guint64 *weight_bytes,
+    GError **error)
+{
+  H3TransformerConfig config;
+
+  return h3_transformer_plan (checkpoint, &config, weight_bytes, error);
+}
+
+static gpointer
+transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
+    const H3Stop *stop, H3LoadProgress progress, gpointer user_data,
+    GError **error)
+{
+  return h3_transformer_load (checkpoint, device, stop, progress, user_data,
+      error);
+}
+
+static void
+transformer_unref (gpointer model)
+{
+  h3_transformer_unref (model);
+}
+
+static const GstH3ModelKind transformer_kind = {
+  .name = "transformer",
+  .component = H3_COMPONENT_TRANSFORMER,
+  .plan = transformer_plan,
+  .load = transformer_load,
+  .unref = transformer_unref,
+};
+
+static gboolean
+denoise_opened (GstElement *element, const H3Checkpoint *checkpoint,
+    GError **error)
+{
+  GstH3Denoise *self = GST_H3_DENOISE (element);
+  guint64 bytes;
+
+  if (!h3_transformer_plan (checkpoint, &self->config, &bytes, error))
+    return FALSE;
+  h3_checkpoint_shifts (checkpoint, &self->defaults.shift_video,
+      &self->defaults.shift_audio);
+  self->defaults.demo = self->common.is_demo;
+  return TRUE;
+}
+
+static guint64
+job_workspace (GstH3Denoise *self, const GstH3Clip *clip, gint tokens)
+{
+  const H3Geometry *g = &clip->request.geometry;
+
+  return h3_transformer_workspace (&self->config, self->common.device,
+      g->video_rows + g->audio_rows + tokens, 2 * clip->schedule->steps);
+}
+
+/* At the present settings; impossible ones are reported when a job starts. */
+static guint64
+denoise_workspace (GstElement *element)
+{
+  GstH3Denoise *self = GST_H3_DENOISE (element);
+  GstH3Sampling sampling;
+  GstH3Clip clip;
+  guint64 bytes = 0;
+
+  gst_h3_denoise_get_sampling (self, &sampling);
+  if (gst_h3_sampling_resolve (&sampling, &self->defaults, &clip, NULL))
+    bytes = job_workspace (self, &clip, TYPICAL_TOKENS);
+  gst_h3_clip_clear (&clip);
+  gst_h3_sampling_clear (&sampling);
+  return bytes;
+}
+
+static void
+denoise_add_stats (GstElement *element, GstStructure *stats)
+{
+  GstH3Denoise *self = GST_H3_DENOISE (element);
+
+  GST_OBJECT_LOCK (self);
+  gst_structure_set (stats, "jobs-done", G_TYPE_UINT64, self->jobs_done,
+      "jobs-failed", G_TYPE_UINT64, self->jobs_failed, "jobs-cancelled",
+      G_TYPE_UINT64, self->jobs_cancelled, "denoise-ms", G_TYPE_UINT,
+      self->denoise_ms, "step-us", G_TYPE_UINT, self->step_us,
+      "workspace-bytes", G_TYPE_UINT64, self->workspace_bytes, NULL);
+  GST_OBJECT_UNLOCK (self);
+}
+
+const GstH3CommonFuncs gst_h3_denoise_common_funcs = {
+  .kind = &transformer_kind,
+  .opened = denoise_opened,
+  .workspace = denoise_workspace,
+  .add_stats = denoise_add_stats,
+};
+
+/* --- what a job says about itself --- */
+
+/* Fields that h3textenc put there travel on, but for the prompt's text. */
+static void
+copy_prompt_fields (GstStructure *settings, GstBuffer *embeds)
+{
+  static const gchar *const fields[] = { "task", "tokens", "prompt-sha256" };
+  const GstStructure *from = gst_h3_buffer_get_job (embeds);
+
+  for (guint i = 0; from && i < G_N_ELEMENTS (fields); i++) {
+    const GValue *value = gst_structure_get_value (from, fields[i]);
+
+    if (value)
+      gst_structure_set_value (settings, fields[i], value);
+  }
+}
+
+static GstStructure *
+describe_settings (Run *run)
+{
+  const H3DenoiseRequest *r = &run->clip.request;
+  GstStructure *settings = gst_structure_new ("h3-job", "job", G_TYPE_UINT64,
+      run->job->number, "seed", G_TYPE_UINT64, r->seed, "steps", G_TYPE_UINT,
+      (guint) r->schedule->steps, "frames", G_TYPE_UINT,
+      (guint) r->geometry.frames, "requested-frames", G_TYPE_UINT,
+      (guint) run->clip.requested_frames, "width", G_TYPE_INT,
+      r->geometry.width, "height", G_TYPE_INT, r->geometry.height, "schedule",
+      G_TYPE_STRING, gst_h3_enum_nick (GST_TYPE_H3_SCHEDULE,
+          run->clip.schedule_kind), "solver", G_TYPE_STRING,
+      gst_h3_enum_nick (GST_TYPE_H3_SOLVER, r->solver), "noise-mode",
+      G_TYPE_STRING, gst_h3_enum_nick (GST_TYPE_H3_NOISE_MODE, r->noise_mode),
+      "shift-video", G_TYPE_DOUBLE, r->shift_v, "shift-audio", G_TYPE_DOUBLE,
+      r->shift_a, "model", G_TYPE_STRING, run->self->common.model_name, NULL);
+
+  copy_prompt_fields (settings, run->job->embeds);
+  return settings;
+}
+
+/* The fields of GstH3JobMeta: what the clip is, not how it was asked for. */
+static void
+add_job_meta (GstBuffer *buffer, const GstStructure *settings)
+{
+  static const gchar *const left_out[] = { "requested-frames", "schedule",
+    "solver", "noise-mode", "shift-video", "shift-audio" };
+  GstStructure *job = gst_structure_copy (settings);
+
+  for (guint i = 0; i < G_N_ELEMENTS (left_out); i++)
+    gst_structure_remove_field (job, left_out[i]);
+  gst_h3_buffer_add_job (buffer, job);
+  gst_structure_free (job);
+}
+
+static GstTagList *
+make_tags (Run *run)
+{
+  const H3DenoiseRequest *r = &run->clip.request;
+  const GstStructure *from = gst_h3_buffer_get_job (run->job->embeds);
+  const gchar *prompt = from ? gst_structure_get_string (from, "prompt") : NULL;
+  gchar *comment = g_strdup_printf ("seed=%" G_GUINT64_FORMAT " steps=%d "
+      "model=%s", r->seed, r->schedule->steps, run->self->common.model_name);
+  GstTagList *tags = gst_tag_list_new (GST_TAG_COMMENT, comment,
+      GST_TAG_APPLICATION_NAME, PACKAGE " " VERSION, NULL);
+  gboolean tag_prompt;
+
+  GST_OBJECT_LOCK (run->self);
+  tag_prompt = run->self->tag_prompt;
+  GST_OBJECT_UNLOCK (run->self);
+  if (tag_prompt && prompt && *prompt) {
+    gst_tag_list_add (tags, GST_TAG_MERGE_REPLACE, GST_TAG_DESCRIPTION, prompt,
+        NULL);
+  }
+  g_free (comment);
+  return tags;
+}
+
+/* Says what the clip will be: to programs always, to people when it is not what
+ * they asked for. */
+static void
+report_length (Run *run)
+{
+  GstH3Denoise *self = run->self;
+  gint frames = run->clip.request.geometry.frames;
+  gint requested = run->clip.requested_frames;
+
+  gst_element_post_message (GST_ELEMENT_CAST (self),
+      gst_message_new_element (GST_OBJECT_CAST (self),
+          gst_structure_copy (run->settings)));
+  if (frames != requested) {
+    GST_ELEMENT_INFO (self, LIBRARY, SETTINGS,
+        ("%d frames were asked for; H3 makes 17 k + 5, so the clip has %d "
+            "(%.3f s)", requested, frames, frames / (gdouble) H3_FPS), (NULL));
+  }
+  if (run->clip.untrained_length) {
+    GST_ELEMENT_WARNING (self, LIBRARY, SETTINGS,
+        ("A clip of %d frames is outside the 107 to 362 frames H3 is trained "
+            "on; set frames or duration for better ones", frames), (NULL));
+  }
+}
+
+/* --- computing --- */
+
+static gboolean
+should_stop (gpointer data)
+{
+  GstH3Job *job = data;
+
+  return g_atomic_int_get (&job->cancel);
+}
+
+static void
+step_done (gint step, gint steps, gpointer data)
+{
+  Run *run = data;
+
+  GST_DEBUG_OBJECT (run->self, "job %" G_GUINT64_FORMAT ": step %d/%d",
+      run->job->number, step, steps);
+  gst_h3_progress_update (&run->report, step, steps);
+  g_signal_emit (run->self, gst_h3_denoise_signals[GST_H3_SIGNAL_JOB_STEP], 0,
+      run->job->number, (guint) step, (guint) steps);
+}
+
+static gboolean
+check_linked (GstH3Denoise *self, GError **error)
+{
+  for (guint i = 0; i < GST_H3_N_OUTPUTS; i++) {
+    if (gst_pad_is_linked (self->outputs[i].pad))
+      return TRUE;
+  }
+  g_set_error_literal (error, GST_STREAM_ERROR, GST_STREAM_ERROR_FAILED,
+      "Neither pad \"video\" nor pad \"audio\" is linked to anything: link at "
+      "least one");
+  return FALSE;
+}
+
+/* Asks downstream before the work, and announces what comes. */
+static gboolean
+negotiate (Run *run, GError **error)
+{
+  GstH3Denoise *self = run->self;
+  GstCaps *caps[GST_H3_N_OUTPUTS] = { NULL, };
+  gboolean good = check_linked (self, error);
+
+  for (guint i = 0; i < GST_H3_N_OUTPUTS && good; i++) {
+    caps[i] = gst_h3_choose_caps (self->outputs[i].pad,
+        gst_h3_denoise_output_caps (self, i, &run->clip.request.geometry),
+        error);
+    good = caps[i] != NULL;
+  }
+  if (good) {
+    gst_h3_denoise_queue_header (self, run->job, caps, make_tags (run));
+  } else {
+    for (guint i = 0; i < GST_H3_N_OUTPUTS; i++)
+      gst_clear_caps (&caps[i]);
+  }
+  return good;
+}
+
+static gboolean
+compute (Run *run, const H3Stop *stop, H3Tensor **video, H3Tensor **audio,
+    GError **error)
+{
+  GstH3Denoise *self = run->self;
+  const GstH3EmbedsInfo *info = &run->job->info;
+  const gint64 shape[] = { info->tokens, info->hidden };
+  H3Tensor *embeds;
+  gboolean good;
+
+  embeds = gst_h3_tensor_from_buffer (run->job->embeds, self->common.device,
+      gst_h3_type_to_dtype (info->type), 2, shape, "prompt embeddings", error);
+  if (!embeds)
+    return FALSE;
+  good = gst_h3_runtime_take_turn (self->common.device, stop, error);
+  if (good) {
+    good = h3_denoise (run->transformer, self->stream, &run->clip.request,
+        embeds, NULL, step_done, run, stop, NULL, video, audio, error);
+    gst_h3_runtime_end_turn (self->common.device);
+  }
+  h3_tensor_unref (embeds);
+  return good;
+}
+
+static gboolean
+prepare (Run *run, const H3Stop *stop, GError **error)
+{
+  GstH3Denoise *self = run->self;
+  guint64 workspace = job_workspace (self, &run->clip, run->job->info.tokens);
+
+  GST_OBJECT_LOCK (self);
+  self->workspace_bytes = workspace;
+  GST_OBJECT_UNLOCK (self);
+  if (!negotiate (run, error))
+    return FALSE;
+  run->transformer = gst_h3_common_acquire (&self->common, stop, error);
+  if (!run->transformer ||
+      !gst_h3_common_check_workspace (&self->common, workspace, error))
+    return FALSE;
+  if (!self->stream)
+    self->stream = h3_stream_new (self->common.device, error);
+  return self->stream != NULL;
+}
+
+static GstBuffer *
+take_latent (H3Tensor *latent, const GstStructure *settings)
+{
+  GstBuffer *buffer = gst_h3_tensor_to_buffer (latent);
+
+  add_job_meta (buffer, settings);
+  h3_tensor_unref (latent);
+  return buffer;
+}
+
+/* Both latents go out, or nothing. */
+static gboolean
+deliver (Run *run, H3Tensor *video, H3Tensor *audio, GError **error)
+{
+  const H3Geometry *g = &run->clip.request.geometry;
+  GstBuffer *buffers[GST_H3_N_OUTPUTS];
+
+  buffers[GST_H3_OUTPUT_VIDEO] = take_latent (video, run->settings);
+  buffers[GST_H3_OUTPUT_AUDIO] = take_latent (audio, run->settings);
+  if (gst_h3_denoise_queue_clip (run->self, run->job, buffers, g->frames,
+          g->audio_t * H3_AUDIO_HOP))
+    return TRUE;
+  g_set_error_literal (error, H3_ERROR, H3_ERROR_CANCELLED,
+      "cancelled after its last step");
+  return FALSE;
+}
+
+static void
+begin_report (Run *run)
+{
+  const H3DenoiseRequest *r = &run->clip.request;
+  gchar *text = g_strdup_printf ("clip %" G_GUINT64_FORMAT ": %dx%d, %d frames, "
+      "%d steps, seed %" G_GUINT64_FORMAT, run->job->number,
+      r->geometry.width, r->geometry.height, r->geometry.frames,
+      r->schedule->steps, r->seed);
+
+  GST_INFO_OBJECT (run->self, "%s: %" GST_PTR_FORMAT, text, run->settings);
+  gst_h3_progress_start (&run->report, GST_ELEMENT_CAST (run->self), "denoise",
+      "step", run->job->number, r->schedule->steps,
+      run->self->common.weight_bytes + run->self->workspace_bytes, text);
+  g_free (text);
+}
+
+/* The settings as they are now become the clip. */
+static gboolean
+start (Run *run, GError **error)
+{
+  GstH3Denoise *self = run->self;
+  GstH3Sampling sampling;
+  gboolean good;
+
+  gst_h3_denoise_get_sampling (self, &sampling);
+  good = gst_h3_sampling_resolve (&sampling, &self->defaults, &run->clip,
+      error);
+  gst_h3_sampling_clear (&sampling);
+  if (!good)
+    return FALSE;
+  run->settings = describe_settings (run);
+  g_mutex_lock (&self->lock);
+  self->running_frames = run->clip.request.geometry.frames;
+  g_mutex_unlock (&self->lock);
+  report_length (run);
+  g_signal_emit (self, gst_h3_denoise_signals[GST_H3_SIGNAL_JOB_STARTED], 0,
+      run->job->number, run->settings);
+  return TRUE;
+}
+
+static gboolean
+make_clip (Run *run, GError **error)
+{
+  const H3Stop stop = { should_stop, run->job };
+  H3Tensor *video = NULL, *audio = NULL;
+
+  if (!start (run, error) || !prepare (run, &stop, error))
+    return FALSE;
+  begin_report (run);
+  run->start = g_get_monotonic_time ();
+  return compute (run, &stop, &video, &audio, error) &&
+      deliver (run, video, audio, error);
+}
+
+/* --- ending a job --- */
+
+/* Returns: "done", "cancelled" or "failed", which it counts. */
+static const gchar *
+count_result (Run *run, const GError *error)
+{
+  GstH3Denoise *self = run->self;
+  gint64 us = run->start ? g_get_monotonic_time () - run->start : 0;
+  const gchar *result;
+
+  GST_OBJECT_LOCK (self);
+  if (!error) {
+    self->jobs_done++;
+    self->denoise_ms = us / 1000;
+    self->step_us = us / MAX (1, run->clip.schedule->steps);
+    result = "done";
+  } else if (g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED)) {
+    self->jobs_cancelled++;
+    result = "cancelled";
+  } else {
+    self->jobs_failed++;
+    result = "failed";
+  }
+  GST_OBJECT_UNLOCK (self);
+  return result;
+}
+
+/* After a failure upstream is told, what waits is dropped, and downstream gets
+ * EOS, so that a file with earlier clips is whole. */
+static void
+fail (Run *run, GError *error, guint generation)
+{
+  GstH3Denoise *self = run->self;
+
+  g_mutex_lock (&self->lock);
+  if (self->generation == generation && self->flow == GST_FLOW_OK) {
+    self->flow = error->domain == GST_CORE_ERROR ? GST_FLOW_NOT_NEGOTIATED
+                                                 : GST_FLOW_ERROR;
+  }
+  gst_h3_denoise_cancel_all (self);
+  g_cond_broadcast (&self->changed);
+  g_mutex_unlock (&self->lock);
+  gst_h3_common_fail (&self->common, g_error_copy (error));
+  gst_h3_denoise_queue_event (self, gst_event_new_eos (), generation);
+}
+
+static void
+run_job (GstH3Denoise *self, GstH3Job *job, guint generation)
+{
+  Run run = { .self = self, .job = job };
+  GError *error = NULL;
+  const gchar *result;
+
+  if (!make_clip (&run, &error) &&
+      !g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED))
+    fail (&run, error, generation);
+  gst_h3_progress_end (&run.report, error);
+  result = count_result (&run, error);
+  GST_INFO_OBJECT (self, "clip %" G_GUINT64_FORMAT " %s%s%s", job->number,
+      result, error ? ": " : "", error ? error->message : "");
+  if (run.settings) {
+    GstStructure *stats;
+
+    g_object_get (self, "stats", &stats, NULL);
+    gst_structure_set (stats, "result", G_TYPE_STRING, result, NULL);
+    g_signal_emit (self, gst_h3_denoise_signals[GST_H3_SIGNAL_JOB_DONE], 0,
+        job->number, stats);
+    gst_structure_free (stats);
+    gst_structure_free (run.settings);
+  }
+  gst_h3_clip_clear (&run.clip);
+  g_clear_error (&error);
+}
+
+/* With lock held: the next item, waited for. NULL when the worker must end. */
+static GstH3Item *
+next_item (GstH3Denoise *self)
+{
+  GstH3Item *item;
+
+  while (!self->stop && g_queue_is_empty (&self->queue))
+    g_cond_wait (&self->changed, &self->lock);
+  if (self->stop)
+    return NULL;
+  item = g_queue_pop_head (&self->queue);
+  if (item->job) {
+    self->n_waiting--;
+    self->running = item->job;
+    g_cond_broadcast (&self->changed);
+  }
+  return item;
+}
+
+gpointer
+gst_h3_denoise_work (gpointer data)
+{
+  GstH3Denoise *self = data;
+  GstH3Item *item;
+
+  g_mutex_lock (&self->lock);
+  while ((item = next_item (self))) {
+    guint generation = self->generation;
+
+    g_mutex_unlock (&self->lock);
+    if (item->job)
+      run_job (self, item->job, generation);
+    else
+      gst_h3_denoise_queue_event (self, g_steal_pointer (&item->event),
+          generation);
+    g_mutex_lock (&self->lock);
+    self->running = NULL;
+    self->running_frames = 0;
+    g_cond_broadcast (&self->changed);
+    gst_h3_item_free (item);
+  }
+  g_mutex_unlock (&self->lock);
+  g_clear_pointer (&self->stream, h3_stream_free);
+  return NULL;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gst/gst.h>
+
+G_BEGIN_DECLS
+
+#define GST_TYPE_H3_DENOISE (gst_h3_denoise_get_type ())
+G_DECLARE_FINAL_TYPE (GstH3Denoise, gst_h3_denoise, GST, H3_DENOISE, GstElement)
+
+typedef enum {
+  GST_H3_TIMESTAMPS_CONTINUOUS,
+  GST_H3_TIMESTAMPS_LIVE,
+} GstH3Timestamps;
+
+#define GST_TYPE_H3_TIMESTAMPS (gst_h3_timestamps_get_type ())
+GType gst_h3_timestamps_get_type (void);
+
+G_END_DECLS
