@@ -39,20 +39,26 @@ typedef struct _H3Checkpoint H3Checkpoint;
  *
  * Looks only at names, model_index.json and config.json; reads no tensor. A
  * path that is not there is H3_ERROR_NOT_FOUND, one that holds nothing of H3
- * H3_ERROR_WRONG_TYPE (the message says what was looked for). Free with
- * h3_checkpoint_free().
+ * H3_ERROR_WRONG_TYPE (the message says what was looked for), a damaged JSON
+ * file H3_ERROR_READ. In the release's root a component that only the other
+ * partition's folder has is taken from there, the transformer excepted. Free
+ * with h3_checkpoint_free().
  */
 H3Checkpoint *h3_checkpoint_open (const gchar *path, H3Partition partition,
     GError **error);
 void h3_checkpoint_free (H3Checkpoint *checkpoint);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Checkpoint, h3_checkpoint_free)
 
-/* The component's folder (or file), or NULL with H3_ERROR_NOT_FOUND naming the
- * component and the folder searched. Owned by @checkpoint. */
+/* The component's folder, also where @path was a file in it: config.json is
+ * there, and the weights, except that the official video autoencoder has them
+ * in source/. NULL with H3_ERROR_NOT_FOUND naming the component and the folder
+ * searched, or, for a transformer that model_index.json declares to be the
+ * other partition's, H3_ERROR_WRONG_TYPE. Owned by @checkpoint. */
 const gchar *h3_checkpoint_path (const H3Checkpoint *checkpoint,
     H3Component component, GError **error);
 H3Naming h3_checkpoint_naming (const H3Checkpoint *checkpoint);
-/* model_index.json's sigma_shift_scales; 12 and 3 where it says nothing. */
+/* model_index.json's sigma_shift_scales, or the two schedulers' shift; 12 and 3
+ * where they say nothing. */
 void h3_checkpoint_shifts (const H3Checkpoint *checkpoint, gdouble *video,
     gdouble *audio);
 /* The component's identity for sharing: canonical path, sizes and mtimes of

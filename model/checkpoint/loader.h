@@ -43,15 +43,16 @@ guint64 h3_loader_bytes (const H3Loader *loader);
 
 /**
  * h3_loader_weight:
- * @name: of the tensor, or, with @n_names > 1, several whose rows follow each
- *   other in the result (q, k, v; gate, up)
+ * @names: of the tensor, or, with @n_names > 1, of two or three whose rows
+ *   follow each other in the result (gate, up; q, k, v). The last two must have
+ *   as many rows as each other, and q @heads * @head_dim of them unless 0
  * @order: applied to the concatenation
  * @heads, @head_dim: for H3_ROWS_GROUPED_QKV
  *
  * A matrix [rows, cols] for linear and embedding, in the encoding and type it
- * is stored in. Stored shapes of higher rank are taken when the product of the
- * trailing dimensions is @cols. NULL in the dry run and when something is wrong
- * (which is remembered).
+ * is stored in. Stored shapes of another rank are taken when their last
+ * dimensions make @cols. NULL in the dry run and when something is wrong (which
+ * is remembered).
  */
 H3Weight *h3_loader_weight (H3Loader *loader, const gchar *const *names,
     guint n_names, gint64 rows, gint64 cols, H3RowOrder order, guint heads,
@@ -63,11 +64,13 @@ H3Weight *h3_loader_matrix (H3Loader *loader, const gchar *name, gint64 rows,
 H3Tensor *h3_loader_vector (H3Loader *loader, const gchar *const *names,
     guint n_names, gint64 n, H3RowOrder order, guint heads, guint head_dim);
 H3Tensor *h3_loader_vector1 (H3Loader *loader, const gchar *name, gint64 n);
-/* On the host as float32, for weights that are computed (weight norm). NULL in
- * the dry run and when something is wrong. Free with g_free(). */
+/* On the host as float32, for weights that are computed (weight norm). The
+ * stored shape may have more or fewer dimensions of 1. NULL in the dry run and
+ * when something is wrong. Free with g_free(). */
 gfloat *h3_loader_read (H3Loader *loader, const gchar *name, guint rank,
     const gint64 *shape);
-/* Uploads a computed weight; counts its bytes in the dry run (@host NULL). */
+/* Uploads a computed weight; counts its bytes in the dry run (@host NULL). NULL
+ * in the dry run, and when @host is (since reading it failed). */
 H3Weight *h3_loader_computed (H3Loader *loader, const gfloat *host,
     guint rank, const gint64 *shape);
 H3Tensor *h3_loader_computed_vector (H3Loader *loader, const gfloat *host,
@@ -83,7 +86,9 @@ void h3_loader_problem (H3Loader *loader, const gchar *format, ...)
     G_GNUC_PRINTF (2, 3);
 
 /* Ends a run. FALSE when anything was missing, mis-shaped, of an unsupported
- * type, or not finite; unexpected tensors are an error too (dry run). */
+ * type or unexpected (H3_ERROR_WRONG_TYPE, all in one message), or when a file
+ * could not be read, a value was not finite, memory was short or @stop asked to
+ * end: the first of these, by its own code. */
 gboolean h3_loader_finish (H3Loader *loader, GError **error);
 
 G_END_DECLS

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "test-device.h"
+
+#include <string.h>
+
+static gpointer
+device_alloc (H3Device *device, gsize bytes, GError **error)
+{
+  TestDevice *self = (TestDevice *) device;
+
+  if (self->capacity && self->in_use + bytes > self->capacity) {
+    g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
+        "%" G_GSIZE_FORMAT " bytes wanted, %" G_GSIZE_FORMAT " free", bytes,
+        self->capacity - self->in_use);
+    return NULL;
+  }
+  self->in_use += bytes;
+  return g_malloc (bytes);
+}
+
+static void
+device_dealloc (H3Device *device, gpointer data, gsize bytes)
+{
+  ((TestDevice *) device)->in_use -= bytes;
+  g_free (data);
+}
+
+static H3Stream *
+device_stream_new (H3Device *device, GError **error)
+{
+  return g_new0 (H3Stream, 1);
+}
+
+static void
+device_stream_free (H3Stream *stream)
+{
+  g_free (stream);
+}
+
+static gboolean
+device_stream_synchronize (H3Stream *stream, GError **error)
+{
+  return TRUE;
+}
+
+static void
+device_upload (H3Stream *stream, H3Tensor *dst, gconstpointer src)
+{
+  TestDevice *self = (TestDevice *) stream->device;
+
+  memcpy (dst->data, src, dst->bytes);
+  self->n_uploads++;
+  g_checksum_update (self->uploaded, (const guchar *) &dst->dtype,
+      sizeof dst->dtype);
+  g_checksum_update (self->uploaded, (const guchar *) dst->shape,
+      sizeof dst->shape);
+  g_checksum_update (self->uploaded, src, dst->bytes);
+}
+
+static void
+device_download (H3Stream *stream, gpointer dst, const H3Tensor *src)
+{
+  memcpy (dst, src->data, src->bytes);
+}
+
+/* Its owner frees it. */
+static void
+device_finalize (H3Device *device)
+{
+}
+
+static const H3DeviceOps test_ops = {
+  .alloc = device_alloc,
+  .free = device_dealloc,
+  .stream_new = device_stream_new,
+  .stream_free = device_stream_free,
+  .stream_synchronize = device_stream_synchronize,
+  .upload = device_upload,
+  .download = device_download,
+  .finalize = device_finalize,
+};
+
+TestDevice *
+test_device_new (gboolean host_memory)
+{
+  TestDevice *self = g_new0 (TestDevice, 1);
+
+  g_atomic_ref_count_init (&self->device.refcount);
+  self->device.ops = &test_ops;
+  self->device.name = g_strdup ("test");
+  self->device.ordinal = -1;
+  self->device.act_dtype = self->device.vae_dtype = H3_DTYPE_F32;
+  self->device.host_memory = host_memory;
+  self->uploaded = g_checksum_new (G_CHECKSUM_SHA256);
+  return self;
+}
+
+void
+test_device_free (TestDevice *self)
+{
+  g_assert_cmpuint (self->in_use, ==, 0);
+  g_assert_true (g_atomic_ref_count_compare (&self->device.refcount, 1));
+  h3_device_unref (&self->device);
+  g_checksum_free (self->uploaded);
+  g_free (self);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* A device that stores and counts and computes nothing, so that loading is
+ * tested apart from any real device, with and without host memory. */
+#pragma once
+
+#include "model/ops.h"
+
+typedef struct {
+  H3Device device;
+  GChecksum *uploaded; /* type, shape and bytes of every upload, in order */
+  guint n_uploads;
+  gsize in_use;   /* bytes */
+  gsize capacity; /* more is H3_ERROR_NO_SPACE; 0: no limit */
+} TestDevice;
+
+TestDevice *test_device_new (gboolean host_memory);
+void test_device_free (TestDevice *device);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (TestDevice, test_device_free)
