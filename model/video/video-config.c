@@ -367,11 +367,6 @@ h3_video_config_read (const gchar *path, H3VideoVaeConfig *config,
   set_release_values (config);
   *ffn_mult = 0;
   *tensors = NULL;
-  if (!g_file_test (path, G_FILE_TEST_IS_DIR)) {
-    config->channels = RELEASE_CHANNELS;
-    *tensors = g_strdup (path);
-    return TRUE;
-  }
 
   config_path = g_build_filename (path, "config.json", NULL);
   file = h3_config_open (config_path, error);

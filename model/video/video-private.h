@@ -31,8 +31,9 @@ struct _H3VideoVae {
 
 /**
  * h3_video_config_read:
- * @path: the component's folder, or its tensor file (then the release's values)
- * @config: (out): 0 in each integer that the files leave to the tensors
+ * @path: the component's folder
+ * @config: (out): the release's values where the files say nothing, 0 in each
+ *   integer that they leave to the tensors
  * @ffn_mult: (out): ffn / (heads * head_dim), or 0
  * @tensors: (out): where the tensors are; free with g_free()
  *

@@ -180,6 +180,32 @@ test_encoder_is_not_read (void)
   fill_delete (dir);
 }
 
+/* Other programs' files: the same names behind a prefix. */
+static void
+test_prefix (void)
+{
+  static const gchar *const prefixes[] = { "vae.", "first_stage_model." };
+  g_autoptr (GPtrArray) plain = fill_tensors (&small_model);
+  gchar *dir = fill_write_official (&small_model, plain, FILL_F32, NULL);
+  g_autoptr (Clip) expected = decode_folder (dir);
+
+  fill_delete (dir);
+  for (guint p = 0; p < G_N_ELEMENTS (prefixes); p++) {
+    g_autoptr (GPtrArray) tensors = fill_tensors (&small_model);
+    g_autoptr (Clip) clip = NULL;
+
+    for (guint i = 0; i < tensors->len; i++) {
+      FillTensor *tensor = tensors->pdata[i];
+      g_autofree gchar *name = tensor->name;
+      tensor->name = g_strconcat (prefixes[p], name, NULL);
+    }
+    dir = fill_write_official (&small_model, tensors, FILL_F32, NULL);
+    clip = decode_folder (dir);
+    assert_same_clip (clip, expected);
+    fill_delete (dir);
+  }
+}
+
 static void
 assert_refused (const gchar *dir, gint code, const gchar *a, const gchar *b)
 {
@@ -452,6 +478,7 @@ add_load_tests (void)
   g_test_add_func ("/video/load/plan", test_plan);
   g_test_add_func ("/video/load/short-configuration", test_short_configuration);
   g_test_add_func ("/video/load/encoder-is-not-read", test_encoder_is_not_read);
+  g_test_add_func ("/video/load/prefix", test_prefix);
   g_test_add_func ("/video/load/missing-tensors", test_missing_tensors);
   g_test_add_func ("/video/load/missing-diffusers-tensor",
       test_missing_diffusers_tensor);
