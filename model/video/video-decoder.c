@@ -59,8 +59,7 @@ struct _H3VideoDecoder {
 
 /* Workspace */
 
-/* Walks the workspace twice as a loader does its tensors: without a device it
- * only counts. */
+/* One walk over the workspace serves two: it counts, or it allocates. */
 typedef struct {
   H3Device *device;
   guint64 bytes;
@@ -127,7 +126,7 @@ static gboolean
 decoder_cut (H3VideoDecoder *decoder, const H3VideoVaeConfig *config,
     gint latent_h, gint latent_w, GError **error)
 {
-  gint ratio = config->ratio, batches;
+  gint ratio = config->ratio, at_most, batches;
 
   if (latent_h < 1 || latent_w < 1 || latent_h > G_MAXINT / ratio ||
       latent_w > G_MAXINT / ratio) {
@@ -150,8 +149,8 @@ decoder_cut (H3VideoDecoder *decoder, const H3VideoVaeConfig *config,
   decoder->n_rows = decoder->n_patches + config->registers + 1;
   decoder->n_tiles = decoder->axis_y.n * decoder->axis_x.n;
   /* as even as can be: 15 tiles are 4, 4, 4, 3 */
-  batches = MAX (BATCH_ROWS / decoder->n_rows, 1);
-  batches = (decoder->n_tiles + batches - 1) / batches;
+  at_most = MAX (BATCH_ROWS / decoder->n_rows, 1);
+  batches = (decoder->n_tiles + at_most - 1) / at_most;
   decoder->batch_tiles = (decoder->n_tiles + batches - 1) / batches;
   return TRUE;
 }
