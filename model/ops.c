@@ -252,7 +252,9 @@ h3_linear (H3Stream *stream, const H3LinearArgs *args)
       (args->bias && !VECTOR ("the bias", args->bias, KIND_F32, n)) ||
       !apart (stream, op, "x", args->y, args->x))
     return;
-  if (args->accumulate && args->activation != H3_ACTIVATION_NONE)
+  if (h3_tensor_cols (args->x) == 0)
+    refuse (stream, op, "x has no columns");
+  else if (args->accumulate && args->activation != H3_ACTIVATION_NONE)
     refuse (stream, op, "an activation and accumulate exclude each other");
   else
     stream->device->ops->linear (stream, args);

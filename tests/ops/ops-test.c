@@ -175,9 +175,9 @@ ops_check (Ops *ops, const H3Tensor *y, gdouble *want, gdouble tolerance)
   for (gint64 i = 0; i < h3_tensor_size (y); i++) {
     gdouble got = ops_at (y, i);
 
-    if (isnan (want[i])
-            ? !isnan (got)
-            : !(fabs (got - want[i]) <= tolerance * (1 + fabs (want[i]))))
+    gboolean same = isnan (want[i]) ? isnan (got) : got == want[i];
+
+    if (!same && !(fabs (got - want[i]) <= tolerance * (1 + fabs (want[i]))))
       g_error ("%s: element %" G_GINT64_FORMAT " is %.9g, needs %.9g",
           ops->device->name, i, got, want[i]);
   }
