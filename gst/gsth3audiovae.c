@@ -488,7 +488,7 @@ gst_h3_audio_vae_class_init (GstH3AudioVaeClass *klass)
   g_object_class_install_property (object_class, PROP_LENGTH,
       g_param_spec_enum ("length", "Length",
           "How long a clip's sound is; use video where clips follow each other; "
-          "a change counts from the next clip",
+          "a change counts from the next clip.",
           GST_TYPE_H3_AUDIO_LENGTH, DEFAULT_LENGTH,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
               GST_PARAM_MUTABLE_PLAYING));
@@ -503,7 +503,7 @@ gst_h3_audio_vae_class_init (GstH3AudioVaeClass *klass)
       g_param_spec_uint ("skip-samples", "Samples to skip",
           "Samples per channel, 31.25 us each, to take off the front of the "
           "stream, so that an AAC encoder's delay in MP4 is made up for: 1024 "
-          "for avenc_aac, 1600 for voaacenc; 0 = none",
+          "for avenc_aac, 1600 for voaacenc; 0 = none.",
           0, RATE, DEFAULT_SKIP_SAMPLES,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
               GST_PARAM_MUTABLE_READY));
@@ -518,7 +518,7 @@ gst_h3_audio_vae_class_init (GstH3AudioVaeClass *klass)
       g_param_spec_int ("chunk", "Chunk",
           "Latents, 25 ms each, decoded at once: a smaller chunk needs less "
           "memory and gives sound earlier, a larger one is faster; the samples "
-          "are the same",
+          "are the same.",
           16, 65536, DEFAULT_CHUNK,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
               GST_PARAM_MUTABLE_PLAYING));

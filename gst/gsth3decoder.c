@@ -60,24 +60,25 @@ gst_h3_decoder_place_clip (GstH3Decoder *self, GstBuffer *clip)
 {
   GstH3DecoderClass *klass = GST_H3_DECODER_GET_CLASS (self);
   GstClockTime pts = GST_BUFFER_PTS (clip);
+  gboolean jumps = GST_CLOCK_TIME_IS_VALID (pts) &&
+      (self->new_segment || GST_BUFFER_IS_DISCONT (clip));
 
-  if (!self->resync &&
-      !(GST_BUFFER_IS_DISCONT (clip) && GST_CLOCK_TIME_IS_VALID (pts)))
+  self->new_segment = FALSE;
+  if (self->has_timeline && !jumps)
     return;
   if (klass->restart)
     klass->restart (self);
   self->base_unit = self->next_unit;
   self->base_time = GST_CLOCK_TIME_IS_VALID (pts) ? pts : 0;
-  self->resync = FALSE;
+  self->has_timeline = TRUE;
   self->discont = TRUE;
 }
 
 static void
 gst_h3_decoder_forget_timeline (GstH3Decoder *self)
 {
-  self->next_unit = self->base_unit = 0;
-  self->base_time = 0;
-  self->resync = TRUE;
+  self->next_unit = 0;
+  self->has_timeline = self->new_segment = FALSE;
 }
 
 /* Clips */
@@ -205,6 +206,15 @@ gst_h3_decoder_continue_clip (GstH3Decoder *self, GstBuffer **buffer,
   return ok;
 }
 
+/* Never called: generate_output() makes the buffers. But a class without it is
+ * taken for one that works in place, and gets no buffer pool from downstream. */
+static GstFlowReturn
+gst_h3_decoder_transform (GstBaseTransform *trans, GstBuffer *in,
+    GstBuffer *out)
+{
+  return GST_FLOW_NOT_SUPPORTED;
+}
+
 static GstFlowReturn
 gst_h3_decoder_generate_output (GstBaseTransform *trans, GstBuffer **out)
 {
@@ -230,18 +240,24 @@ gst_h3_decoder_generate_output (GstBaseTransform *trans, GstBuffer **out)
 
 /* Caps */
 
-/* Says what is wrong, because upstream only learns that something is. */
+/* Says what is wrong, because upstream only learns that something is. Once:
+ * refused caps come again with every buffer. */
 static void
 gst_h3_decoder_post_caps_error (GstH3Decoder *self, const GstCaps *caps)
 {
   GstBaseTransform *trans = GST_BASE_TRANSFORM (self);
+  GstH3LatentInfo info;
   g_autoptr (GstCaps) peer = NULL;
   g_autofree gchar *made = NULL, *wanted = NULL;
 
   if (GST_PAD_IS_FLUSHING (trans->sinkpad) ||
-      GST_PAD_IS_FLUSHING (trans->srcpad))
+      GST_PAD_IS_FLUSHING (trans->srcpad) ||
+      (self->refused && gst_caps_is_equal (self->refused, caps)))
     return;
-  if (self->caps_error) {
+  gst_caps_replace (&self->refused, (GstCaps *)caps);
+  /* outside the template, set_caps() was not asked */
+  if (self->caps_error ||
+      !gst_h3_latent_info_from_caps (&info, caps, &self->caps_error)) {
     gst_h3_common_fail (&self->common, g_steal_pointer (&self->caps_error));
     return;
   }
@@ -279,6 +295,7 @@ gst_h3_decoder_set_caps (GstBaseTransform *trans, GstCaps *in, GstCaps *out)
     gst_adapter_clear (self->adapter);
   }
   self->info = info;
+  gst_clear_caps (&self->refused);
   GST_DEBUG_OBJECT (self, "%" GST_PTR_FORMAT " -> %" GST_PTR_FORMAT, in, out);
   return TRUE;
 }
@@ -297,6 +314,26 @@ gst_h3_decoder_accept_caps (GstBaseTransform *trans, GstPadDirection direction,
       ->accept_caps (trans, direction, caps);
 }
 
+/* Our order of formats, not the peer's: an encoder that lists Y444 first would
+ * get what few players can show. With no peer @others is @caps itself. */
+static GstCaps *
+gst_h3_decoder_fixate_caps (GstBaseTransform *trans,
+    GstPadDirection direction, GstCaps *caps, GstCaps *others)
+{
+  GstPad *pad = direction == GST_PAD_SINK ? trans->srcpad : trans->sinkpad;
+  GstCaps *best = GST_BASE_TRANSFORM_GET_CLASS (trans)->transform_caps (trans,
+      direction, caps, NULL);
+
+  if (gst_pad_is_linked (pad)) {
+    GstCaps *common =
+        gst_caps_intersect_full (best, others, GST_CAPS_INTERSECT_FIRST);
+    gst_caps_unref (best);
+    best = common;
+  }
+  gst_caps_unref (others);
+  return gst_caps_fixate (best);
+}
+
 /* Data and events */
 
 static GstFlowReturn
@@ -307,8 +344,10 @@ gst_h3_decoder_submit_input (GstBaseTransform *trans, gboolean is_discont,
   GstFlowReturn ret = GST_BASE_TRANSFORM_CLASS (parent_class)
                           ->submit_input_buffer (trans, is_discont, input);
 
-  if (ret == GST_FLOW_NOT_NEGOTIATED && self->caps_error)
-    gst_h3_decoder_post_caps_error (self, NULL);
+  if (ret == GST_FLOW_NOT_NEGOTIATED && gst_pad_has_current_caps (trans->sinkpad)) {
+    g_autoptr (GstCaps) caps = gst_pad_get_current_caps (trans->sinkpad);
+    gst_h3_decoder_post_caps_error (self, caps);
+  }
   if (ret != GST_FLOW_OK)
     return ret;
   input = g_steal_pointer (&trans->queued_buf);
@@ -336,7 +375,7 @@ gst_h3_decoder_segment (GstH3Decoder *self, GstEvent *event)
 
   gst_event_parse_segment (event, &segment);
   self->byte_stream = segment->format != GST_FORMAT_TIME;
-  self->resync = TRUE;
+  self->new_segment = TRUE;
   if (!self->byte_stream)
     return GST_BASE_TRANSFORM_CLASS (parent_class)
         ->sink_event (GST_BASE_TRANSFORM (self), event);
@@ -416,6 +455,7 @@ gst_h3_decoder_stop (GstBaseTransform *trans)
   GST_H3_DECODER_GET_CLASS (self)->release (self);
   g_clear_pointer (&self->stream, h3_stream_free);
   g_clear_error (&self->caps_error);
+  gst_clear_caps (&self->refused);
   gst_h3_decoder_forget_timeline (self);
   self->byte_stream = FALSE;
   return TRUE;
@@ -493,6 +533,7 @@ gst_h3_decoder_finalize (GObject *object)
 
   g_clear_object (&self->adapter);
   g_clear_error (&self->caps_error);
+  gst_clear_caps (&self->refused);
   gst_h3_common_clear (&self->common);
   G_OBJECT_CLASS (parent_class)->finalize (object);
 }
@@ -508,9 +549,6 @@ gst_h3_decoder_init (GstH3Decoder *self)
 {
   GstBaseTransform *trans = GST_BASE_TRANSFORM (self);
 
-  /* without transform() the base class begins in passthrough, in place */
-  gst_base_transform_set_passthrough (trans, FALSE);
-  gst_base_transform_set_in_place (trans, FALSE);
   /* a generated frame is never dropped for being late */
   gst_base_transform_set_qos_enabled (trans, FALSE);
 
@@ -535,8 +573,10 @@ gst_h3_decoder_class_init (GstH3DecoderClass *klass)
 
   trans_class->passthrough_on_same_caps = FALSE;
   trans_class->set_caps = gst_h3_decoder_set_caps;
+  trans_class->fixate_caps = gst_h3_decoder_fixate_caps;
   trans_class->accept_caps = gst_h3_decoder_accept_caps;
   trans_class->submit_input_buffer = gst_h3_decoder_submit_input;
+  trans_class->transform = gst_h3_decoder_transform;
   trans_class->generate_output = gst_h3_decoder_generate_output;
   trans_class->sink_event = gst_h3_decoder_sink_event;
   trans_class->stop = gst_h3_decoder_stop;

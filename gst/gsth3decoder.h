@@ -32,6 +32,7 @@ struct _GstH3Decoder {
 
   GstH3LatentInfo info; /* of the caps */
   GError *caps_error;   /* why set_caps() refused */
+  GstCaps *refused;     /* these, and said so */
   gboolean byte_stream; /* clips are cut out of bytes that have no borders */
   GstAdapter *adapter;  /* those bytes */
   GstBuffer *pending;   /* a clip that came whole */
@@ -48,7 +49,7 @@ struct _GstH3Decoder {
   /* the timeline: unit @base_unit of the stream is at @base_time */
   guint64 next_unit, base_unit;
   GstClockTime base_time;
-  gboolean resync;  /* the next clip says where the timeline goes on */
+  gboolean has_timeline, new_segment;
   gboolean discont; /* the next buffer out does not follow the last */
 
   gint cancel; /* atomic */

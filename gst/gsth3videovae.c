@@ -285,22 +285,6 @@ gst_h3_video_vae_transform_caps (GstBaseTransform *trans,
   return result;
 }
 
-/* Our order of formats, not the peer's: an encoder that lists Y444 first would
- * get what few players can show. */
-static GstCaps *
-gst_h3_video_vae_fixate_caps (GstBaseTransform *trans,
-    GstPadDirection direction, GstCaps *caps, GstCaps *othercaps)
-{
-  GstPad *pad =
-      direction == GST_PAD_SINK ? trans->srcpad : trans->sinkpad;
-  g_autoptr (GstCaps) order = gst_pad_get_pad_template_caps (pad);
-  GstCaps *best =
-      gst_caps_intersect_full (order, othercaps, GST_CAPS_INTERSECT_FIRST);
-
-  gst_caps_unref (othercaps);
-  return gst_caps_fixate (best);
-}
-
 static gboolean
 gst_h3_video_vae_set_caps (GstH3Decoder *decoder, const GstH3LatentInfo *info,
     GstCaps *out, GError **error)
@@ -650,7 +634,7 @@ gst_h3_video_vae_class_init (GstH3VideoVaeClass *klass)
   g_object_class_install_property (object_class, PROP_COMPOSITION,
       g_param_spec_enum ("composition", "Tile composition",
           "How the tiles of a frame larger than 256 pixels are joined; a change "
-          "counts from the next clip",
+          "counts from the next clip.",
           GST_TYPE_H3_COMPOSITION, DEFAULT_COMPOSITION,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
               GST_PARAM_MUTABLE_PLAYING));
@@ -664,7 +648,7 @@ gst_h3_video_vae_class_init (GstH3VideoVaeClass *klass)
   g_object_class_install_property (object_class, PROP_QUANTIZE,
       g_param_spec_enum ("quantize", "Quantisation",
           "How a pixel's value becomes 8 bits; a change counts from the next "
-          "clip",
+          "clip.",
           GST_TYPE_H3_QUANTIZE, DEFAULT_QUANTIZE,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
               GST_PARAM_MUTABLE_PLAYING));
@@ -678,7 +662,6 @@ gst_h3_video_vae_class_init (GstH3VideoVaeClass *klass)
   gst_element_class_add_static_pad_template (element_class, &src_template);
 
   trans_class->transform_caps = gst_h3_video_vae_transform_caps;
-  trans_class->fixate_caps = gst_h3_video_vae_fixate_caps;
   trans_class->transform_size = gst_h3_video_vae_transform_size;
   trans_class->decide_allocation = gst_h3_video_vae_decide_allocation;
 

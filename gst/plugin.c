@@ -14,8 +14,10 @@ plugin_init (GstPlugin *plugin)
   gst_h3_job_meta_init ();
 
   registered |= GST_ELEMENT_REGISTER (h3textenc, plugin);
+  registered |= GST_ELEMENT_REGISTER (h3denoise, plugin);
   registered |= GST_ELEMENT_REGISTER (h3videovae, plugin);
   registered |= GST_ELEMENT_REGISTER (h3audiovae, plugin);
+  registered |= GST_ELEMENT_REGISTER (h3src, plugin);
   return registered;
 }
 

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/**
+ * SECTION:element-h3src
+ * @title: h3src
+ * @short_description: a prompt in, a clip of video and stereo sound out
+ *
+ * A bin of h3textenc, h3denoise, h3videovae and h3audiovae with one prompt in
+ * front. It has the properties of all four under their own names; what several
+ * of them have (`model-path`, `backend`) is set for all at once, and one alone
+ * is reached through the child proxy: `textenc::memory-budget`.
+ *
+ * It generates one clip and ends with EOS. Back in READY, another prompt can be
+ * set for the next. Either pad may stay unlinked.
+ *
+ * EOS sent to the element (gst-launch-1.0 -e and an interrupt) cancels the clip
+ * and ends the stream with what has been made of it.
+ *
+ * ## Example launch line
+ * |[
+ * gst-launch-1.0 -e h3src name=h3 prompt="a red circle moves right on a blue background, high tone" width=96 height=64 frames=22 h3.video ! queue ! x264enc ! h264parse ! mux.video_0 h3.audio ! queue ! avenc_aac ! aacparse ! mux.audio_0 mp4mux name=mux ! filesink location=clip.mp4
+ * ]|
+ *
+ * Since: 0.1
+ */
+#include "gst/gsth3src.h"
+
+#include "gst/gsth3audiovae.h"
+#include "gst/gsth3denoise.h"
+#include "gst/gsth3elements.h"
+#include "gst/gsth3promptsrc.h"
+#include "gst/gsth3textenc.h"
+#include "gst/gsth3videovae.h"
+
+GST_DEBUG_CATEGORY_STATIC (h3src_debug);
+#define GST_CAT_DEFAULT h3src_debug
+
+#define DEFAULT_PROMPT NULL
+
+/* After the properties below, one for each of the children's. */
+enum { PROP_PROMPT = 1, PROP_STATS, PROP_FIRST_PROXY };
+
+typedef enum {
+  CHILD_TEXT_ENC,
+  CHILD_DENOISE,
+  CHILD_VIDEO_VAE,
+  CHILD_AUDIO_VAE,
+  N_CHILDREN
+} Child;
+
+static const gchar *const child_names[N_CHILDREN] = {
+  "textenc", "denoise", "videovae", "audiovae"
+};
+
+struct _GstH3Src {
+  GstBin parent;
+
+  gchar *prompt; /* under the object lock */
+
+  GstH3PromptSrc *source;
+  GstElement *children[N_CHILDREN];
+};
+
+G_DEFINE_FINAL_TYPE (GstH3Src, gst_h3_src, GST_TYPE_BIN)
+#define parent_class gst_h3_src_parent_class
+GST_ELEMENT_REGISTER_DEFINE (h3src, "h3src", GST_RANK_NONE, GST_TYPE_H3_SRC)
+
+static GType
+gst_h3_src_child_type (Child child)
+{
+  switch (child) {
+    case CHILD_TEXT_ENC:
+      return GST_TYPE_H3_TEXT_ENC;
+    case CHILD_DENOISE:
+      return GST_TYPE_H3_DENOISE;
+    case CHILD_VIDEO_VAE:
+      return GST_TYPE_H3_VIDEO_VAE;
+    default:
+      return GST_TYPE_H3_AUDIO_VAE;
+  }
+}
+
+/* The children's properties */
+
+static gboolean
+gst_h3_src_is_proxied (const GParamSpec *pspec)
+{
+  /* not what every element, aggregator or transform has */
+  return g_str_has_prefix (g_type_name (pspec->owner_type), "GstH3") &&
+      (pspec->flags & G_PARAM_WRITABLE);
+}
+
+/* A new spec like @pspec; a spec belongs to one class only. NULL for a type that
+ * no child uses. */
+static GParamSpec *
+gst_h3_src_copy_spec (GParamSpec *pspec)
+{
+  const gchar *name = g_param_spec_get_name (pspec);
+  const gchar *nick = g_param_spec_get_nick (pspec);
+  const gchar *blurb = g_param_spec_get_blurb (pspec);
+  GParamFlags flags = pspec->flags;
+
+  if (G_IS_PARAM_SPEC_STRING (pspec))
+    return g_param_spec_string (name, nick, blurb,
+        G_PARAM_SPEC_STRING (pspec)->default_value, flags);
+  if (G_IS_PARAM_SPEC_ENUM (pspec))
+    return g_param_spec_enum (name, nick, blurb, pspec->value_type,
+        G_PARAM_SPEC_ENUM (pspec)->default_value, flags);
+  if (G_IS_PARAM_SPEC_BOOLEAN (pspec))
+    return g_param_spec_boolean (name, nick, blurb,
+        G_PARAM_SPEC_BOOLEAN (pspec)->default_value, flags);
+  if (GST_IS_PARAM_SPEC_FRACTION (pspec)) {
+    GstParamSpecFraction *f = GST_PARAM_SPEC_FRACTION (pspec);
+    return gst_param_spec_fraction (name, nick, blurb, f->min_num, f->min_den,
+        f->max_num, f->max_den, f->def_num, f->def_den, flags);
+  }
+#define COPY_NUMBER(TYPE, Type, type)                                          \
+  if (G_IS_PARAM_SPEC_##TYPE (pspec)) {                                        \
+    GParamSpec##Type *n = G_PARAM_SPEC_##TYPE (pspec);                         \
+    return g_param_spec_##type (name, nick, blurb, n->minimum, n->maximum,     \
+        n->default_value, flags);                                              \
+  }
+  COPY_NUMBER (INT, Int, int)
+  COPY_NUMBER (UINT, UInt, uint)
+  COPY_NUMBER (INT64, Int64, int64)
+  COPY_NUMBER (UINT64, UInt64, uint64)
+  COPY_NUMBER (DOUBLE, Double, double)
+  COPY_NUMBER (FLOAT, Float, float)
+#undef COPY_NUMBER
+  g_return_val_if_reached (NULL);
+}
+
+/* Installs every property of every child once. */
+static void
+gst_h3_src_install_proxies (GObjectClass *object_class)
+{
+  guint next = PROP_FIRST_PROXY;
+
+  for (Child c = 0; c < N_CHILDREN; c++) {
+    /* stays: the copies share its texts and enum values */
+    GObjectClass *child = g_type_class_ref (gst_h3_src_child_type (c));
+    guint n;
+    g_autofree GParamSpec **specs =
+        g_object_class_list_properties (child, &n);
+
+    for (guint i = 0; i < n; i++) {
+      GParamSpec *copy;
+      if (!gst_h3_src_is_proxied (specs[i]) ||
+          g_object_class_find_property (object_class, specs[i]->name))
+        continue;
+      copy = gst_h3_src_copy_spec (specs[i]);
+      if (copy)
+        g_object_class_install_property (object_class, next++, copy);
+    }
+  }
+}
+
+static void
+gst_h3_src_proxy_set (GstH3Src *self, const gchar *name, const GValue *value)
+{
+  for (Child c = 0; c < N_CHILDREN; c++) {
+    if (g_object_class_find_property (
+            G_OBJECT_GET_CLASS (self->children[c]), name))
+      g_object_set_property (G_OBJECT (self->children[c]), name, value);
+  }
+}
+
+static void
+gst_h3_src_proxy_get (GstH3Src *self, const gchar *name, GValue *value)
+{
+  for (Child c = 0; c < N_CHILDREN; c++) {
+    if (g_object_class_find_property (
+            G_OBJECT_GET_CLASS (self->children[c]), name)) {
+      g_object_get_property (G_OBJECT (self->children[c]), name, value);
+      return;
+    }
+  }
+}
+
+static GstStructure *
+gst_h3_src_stats (GstH3Src *self)
+{
+  GstStructure *stats = gst_structure_new_empty ("application/x-h3-stats");
+
+  for (Child c = 0; c < N_CHILDREN; c++) {
+    GstStructure *child = NULL;
+
+    g_object_get (self->children[c], "stats", &child, NULL);
+    gst_structure_set (stats, child_names[c], GST_TYPE_STRUCTURE, child, NULL);
+    gst_structure_free (child);
+  }
+  return stats;
+}
+
+static void
+gst_h3_src_set_property (GObject *object, guint prop_id, const GValue *value,
+    GParamSpec *pspec)
+{
+  GstH3Src *self = GST_H3_SRC (object);
+
+  if (prop_id == PROP_PROMPT) {
+    GST_OBJECT_LOCK (self);
+    g_free (self->prompt);
+    self->prompt = g_value_dup_string (value);
+    GST_OBJECT_UNLOCK (self);
+    gst_h3_prompt_src_set_prompt (self->source, g_value_get_string (value));
+  } else if (prop_id >= PROP_FIRST_PROXY) {
+    gst_h3_src_proxy_set (self, pspec->name, value);
+  } else {
+    G_OBJECT_WARN_INVALID_PROPERTY_ID (object, prop_id, pspec);
+  }
+}
+
+static void
+gst_h3_src_get_property (GObject *object, guint prop_id, GValue *value,
+    GParamSpec *pspec)
+{
+  GstH3Src *self = GST_H3_SRC (object);
+
+  if (prop_id == PROP_PROMPT) {
+    GST_OBJECT_LOCK (self);
+    g_value_set_string (value, self->prompt);
+    GST_OBJECT_UNLOCK (self);
+  } else if (prop_id == PROP_STATS) {
+    g_value_take_boxed (value, gst_h3_src_stats (self));
+  } else if (prop_id >= PROP_FIRST_PROXY) {
+    gst_h3_src_proxy_get (self, pspec->name, value);
+  } else {
+    G_OBJECT_WARN_INVALID_PROPERTY_ID (object, prop_id, pspec);
+  }
+}
+
+/* Behaviour */
+
+static gboolean
+gst_h3_src_unload (GstElement *element)
+{
+  GstH3Src *self = GST_H3_SRC (element);
+  gboolean any = FALSE;
+
+  for (Child c = 0; c < N_CHILDREN; c++) {
+    gboolean freed = FALSE;
+    g_signal_emit_by_name (self->children[c], "unload", &freed);
+    any |= freed;
+  }
+  return any;
+}
+
+static GstStateChangeReturn
+gst_h3_src_change_state (GstElement *element, GstStateChange transition)
+{
+  GstH3Src *self = GST_H3_SRC (element);
+
+  if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) {
+    gboolean missing;
+
+    GST_OBJECT_LOCK (self);
+    missing = self->prompt == NULL;
+    GST_OBJECT_UNLOCK (self);
+    if (missing) {
+      GST_ELEMENT_ERROR (self, LIBRARY, SETTINGS,
+          ("There is no prompt. Say what the clip shows and sounds like: "
+           "h3src prompt=\"...\"."),
+          ("the property prompt of %s is unset", GST_OBJECT_NAME (self)));
+      return GST_STATE_CHANGE_FAILURE;
+    }
+  }
+  return GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
+}
+
+/* The prompt's EOS has long passed when an application sends one to end early,
+ * so what EOS must end is the clip in the denoiser. */
+static gboolean
+gst_h3_src_send_event (GstElement *element, GstEvent *event)
+{
+  GstH3Src *self = GST_H3_SRC (element);
+  gboolean is_eos = GST_EVENT_TYPE (event) == GST_EVENT_EOS;
+  gboolean ret =
+      GST_ELEMENT_CLASS (parent_class)->send_event (element, event);
+
+  if (is_eos) {
+    GST_INFO_OBJECT (self, "EOS was sent: cancelling the clip");
+    g_signal_emit_by_name (self->children[CHILD_DENOISE], "cancel-job",
+        G_MAXUINT64);
+  }
+  return ret;
+}
+
+/* Object */
+
+/* @vae ! queue ! ghost pad @name. The queue lets the decoder work on while an
+ * encoder does; small, because raw frames are large. */
+static void
+gst_h3_src_add_branch (GstH3Src *self, const gchar *name, Child vae,
+    guint buffers)
+{
+  GstElement *queue = gst_element_factory_make ("queue", NULL);
+  GstPadTemplate *template =
+      gst_element_class_get_pad_template (GST_ELEMENT_GET_CLASS (self), name);
+  g_autoptr (GstPad) pad = NULL;
+
+  g_object_set (queue, "max-size-buffers", buffers, "max-size-bytes", 0,
+      "max-size-time", (guint64)0, NULL);
+  gst_bin_add (GST_BIN (self), queue);
+  gst_element_link_pads (self->children[CHILD_DENOISE], name,
+      self->children[vae], "sink");
+  gst_element_link (self->children[vae], queue);
+  pad = gst_element_get_static_pad (queue, "src");
+  gst_element_add_pad (GST_ELEMENT (self),
+      gst_ghost_pad_new_from_template (name, pad, template));
+}
+
+static void
+gst_h3_src_finalize (GObject *object)
+{
+  g_free (GST_H3_SRC (object)->prompt);
+  G_OBJECT_CLASS (parent_class)->finalize (object);
+}
+
+static void
+gst_h3_src_init (GstH3Src *self)
+{
+  GstBin *bin = GST_BIN (self);
+
+  self->prompt = g_strdup (DEFAULT_PROMPT);
+  self->source = g_object_new (GST_TYPE_H3_PROMPT_SRC, "name", "prompt", NULL);
+  gst_bin_add (bin, GST_ELEMENT (self->source));
+  for (Child c = 0; c < N_CHILDREN; c++) {
+    self->children[c] = g_object_new (gst_h3_src_child_type (c), "name",
+        child_names[c], NULL);
+    gst_bin_add (bin, self->children[c]);
+  }
+  gst_element_link_many (GST_ELEMENT (self->source),
+      self->children[CHILD_TEXT_ENC], self->children[CHILD_DENOISE], NULL);
+  gst_h3_src_add_branch (self, "video", CHILD_VIDEO_VAE, 8);
+  gst_h3_src_add_branch (self, "audio", CHILD_AUDIO_VAE, 4);
+}
+
+/* A pad template @name like the source pad's of @type. */
+static void
+gst_h3_src_add_template (GstElementClass *klass, const gchar *name, GType type)
+{
+  g_autoptr (GTypeClass) vae = g_type_class_ref (type);
+  g_autoptr (GstCaps) caps = gst_pad_template_get_caps (
+      gst_element_class_get_pad_template (GST_ELEMENT_CLASS (vae), "src"));
+
+  gst_element_class_add_pad_template (klass,
+      gst_pad_template_new (name, GST_PAD_SRC, GST_PAD_ALWAYS, caps));
+}
+
+static void
+gst_h3_src_class_init (GstH3SrcClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  GstElementClass *element_class = GST_ELEMENT_CLASS (klass);
+
+  GST_DEBUG_CATEGORY_INIT (h3src_debug, "h3src", 0, "MiniMax H3 source");
+
+  object_class->set_property = gst_h3_src_set_property;
+  object_class->get_property = gst_h3_src_get_property;
+  object_class->finalize = gst_h3_src_finalize;
+  element_class->change_state = gst_h3_src_change_state;
+  element_class->send_event = gst_h3_src_send_event;
+
+  /**
+   * GstH3Src:prompt:
+   *
+   * What the clip shows and sounds like.
+   *
+   * Since: 0.1
+   */
+  g_object_class_install_property (object_class, PROP_PROMPT,
+      g_param_spec_string ("prompt", "Prompt",
+          "What the clip shows and sounds like, UTF-8; a new one counts from the "
+          "next start.",
+          DEFAULT_PROMPT,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+              GST_PARAM_MUTABLE_READY));
+  /**
+   * GstH3Src:stats:
+   *
+   * The `stats` of the four elements inside, by their names.
+   *
+   * Since: 0.1
+   */
+  g_object_class_install_property (object_class, PROP_STATS,
+      g_param_spec_boxed ("stats", "Statistics",
+          "The stats of the elements inside: a structure each in the fields "
+          "textenc, denoise, videovae and audiovae",
+          GST_TYPE_STRUCTURE, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
+  gst_h3_src_install_proxies (object_class);
+
+  /**
+   * GstH3Src::unload:
+   *
+   * Gives back the memory of models that nobody uses.
+   *
+   * Returns: whether there were any
+   *
+   * Since: 0.1
+   */
+  g_signal_new_class_handler ("unload", G_TYPE_FROM_CLASS (klass),
+      G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION, G_CALLBACK (gst_h3_src_unload), NULL,
+      NULL, NULL, G_TYPE_BOOLEAN, 0);
+
+  gst_element_class_set_static_metadata (element_class, "MiniMax H3 source",
+      "Source/Audio/Video",
+      "Generates a clip from a prompt: raw video, 24 frames a second, on the pad "
+      "video and its stereo sound, 32 kHz float, on the pad audio",
+      "The gst-h3 developers");
+  gst_h3_src_add_template (element_class, "video", GST_TYPE_H3_VIDEO_VAE);
+  gst_h3_src_add_template (element_class, "audio", GST_TYPE_H3_AUDIO_VAE);
+}
