@@ -36,5 +36,7 @@ main (int argc, char **argv)
   add_component_tests ();
   add_loader_tests ();
   add_generator_tests ();
+  add_layout_tests ();
+  add_damaged_tests ();
   return g_test_run ();
 }

@@ -9,7 +9,9 @@ void add_config_tests (void);
 void add_tensor_set_tests (void);
 void add_component_tests (void);
 void add_loader_tests (void);
+void add_damaged_tests (void);
 void add_generator_tests (void);
+void add_layout_tests (void);
 
 /* A safetensors file: @header and @payload zero bytes. Free with g_free(). */
 guint8 *build_file (const gchar *header, gsize payload, gsize *size);
