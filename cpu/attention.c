@@ -20,13 +20,22 @@ typedef struct {
 static gfloat
 softmax_row (gfloat *p, gint64 n, gfloat scale, gfloat *max, gfloat *sum)
 {
-  gfloat lane[8] = { 0 }, top = *max, base, fix;
+  gfloat lane[8], top = *max, base, fix;
   gint64 i;
 
-  for (i = 0; i < n; i++) {
+  for (gint k = 0; k < 8; k++)
+    lane[k] = top;
+  for (i = 0; i + 8 <= n; i += 8)
+    for (gint k = 0; k < 8; k++) {
+      p[i + k] *= scale;
+      lane[k] = p[i + k] > lane[k] ? p[i + k] : lane[k];
+    }
+  for (; i < n; i++) {
     p[i] *= scale;
     top = p[i] > top ? p[i] : top;
   }
+  for (gint k = 0; k < 8; k++)
+    top = lane[k] > top ? lane[k] : top;
   /* Nothing but -Inf so far: any base will do, and 0 is not NaN. */
   base = top == -INFINITY ? 0 : top;
   fix = h3_expf (*max - base);
@@ -34,6 +43,8 @@ softmax_row (gfloat *p, gint64 n, gfloat scale, gfloat *max, gfloat *sum)
     p[i] = h3_expf (p[i] - base);
   *max = top;
   *sum *= fix;
+  for (gint k = 0; k < 8; k++)
+    lane[k] = 0;
   for (i = 0; i + 8 <= n; i += 8)
     for (gint k = 0; k < 8; k++)
       lane[k] += p[i + k];

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Tiles to frames in space (video-vae.md 8.3, 8.4), windows in time (9.2). */
+/* Tiles to frames in space (video-vae.md 8.3, 8.4), windows in time (9.2). A
+ * task makes one frame of one colour, row by row. */
+#include <string.h>
+
 #include "cpu/cpu.h"
 
-/* Which tiles a pixel of an axis is blended from, and with which weights. */
 typedef struct {
-  gint owner;
-  gfloat weight; /* of the owner in mode raw; the rest is owner - 1's */
-} Place;
+  const H3ComposeTilesArgs *args;
+  gint c, frame; /* of the window */
+  gint y;
+  gfloat *other; /* scratch: a row of what is blended in */
+} Row;
 
 static gint
 owner_of (const H3TileAxis *axis, gint at)
@@ -18,18 +22,7 @@ owner_of (const H3TileAxis *axis, gint at)
   return k;
 }
 
-static Place
-place_of (const H3TileAxis *axis, gint at)
-{
-  Place place = { owner_of (axis, at), 1 };
-  gint k = place.owner, inside = at - axis->start[k];
-
-  if (k > 0 && inside < axis->overlap[k - 1])
-    place.weight = (gfloat) inside / axis->overlap[k - 1];
-  return place;
-}
-
-/* r_k of 8.4 */
+/* The weight of tile @k against tile @k - 1 at @at: r_k of 8.4. */
 static gfloat
 rise (const H3TileAxis *axis, gint k, gint at)
 {
@@ -38,57 +31,95 @@ rise (const H3TileAxis *axis, gint k, gint at)
   return (gfloat) (at - axis->start[k]) / axis->overlap[k - 1];
 }
 
-static gfloat
-pixel (const H3ComposeTilesArgs *a, gint i, gint j, gint c, gint frame, gint y,
-    gint x)
+/* @n pixels of tile (i, j) from the picture's column @x on. */
+static void
+tile_row (const Row *row, gint i, gint j, gint x, gint n, gfloat *out)
 {
+  const H3ComposeTilesArgs *a = row->args;
   gint p = a->patch, pt = a->patch_t;
-  gint iy = y - a->axis_y->start[i], ix = x - a->axis_x->start[j];
-  gint64 token = ((gint64) (frame / pt) * (a->axis_y->tile / p) + iy / p) *
-                     (a->axis_x->tile / p) +
-                 ix / p;
-  gint64 column = ((gint64) (c * pt + frame % pt) * p + iy % p) * p + ix % p;
-  gint64 row = (gint64) (i * a->axis_x->n + j) * a->tiles->shape[1] + token;
+  gint iy = row->y - a->axis_y->start[i], ix = x - a->axis_x->start[j];
+  gint64 columns = a->tiles->shape[2];
+  gint64 token = ((gint64) (row->frame / pt) * (a->axis_y->tile / p) + iy / p) *
+                 (a->axis_x->tile / p);
+  const gfloat *tile =
+      (const gfloat *) a->tiles->data +
+      (i * (gint64) a->axis_x->n + j) * a->tiles->shape[1] * columns +
+      ((gint64) (row->c * pt + row->frame % pt) * p + iy % p) * p;
 
-  return ((const gfloat *) a->tiles->data)[row * a->tiles->shape[2] + column];
-}
+  for (gint end = ix + n; ix < end;) {
+    gint run = MIN (p - ix % p, end - ix);
 
-static gfloat
-raw_pixel (const H3ComposeTilesArgs *a, gint c, gint frame, gint y, gint x)
-{
-  Place py = place_of (a->axis_y, y), px = place_of (a->axis_x, x);
-  gfloat v = pixel (a, py.owner, px.owner, c, frame, y, x);
-
-  if (py.weight < 1)
-    v = (1 - py.weight) * pixel (a, py.owner - 1, px.owner, c, frame, y, x) +
-        py.weight * v;
-  if (px.weight < 1)
-    v = (1 - px.weight) * pixel (a, py.owner, px.owner - 1, c, frame, y, x) +
-        px.weight * v;
-  return v;
-}
-
-static gfloat
-composited_pixel (const H3ComposeTilesArgs *a, gint c, gint frame, gint y,
-    gint x)
-{
-  const H3TileAxis *ay = a->axis_y, *ax = a->axis_x;
-  gfloat v = 0, rest_y = 1;
-
-  for (gint i = owner_of (ay, y); i >= 0 && y < ay->start[i] + ay->tile; i--) {
-    gfloat rest_x = 1, wy = rise (ay, i, y) * rest_y;
-
-    for (gint j = owner_of (ax, x);
-         wy != 0 && j >= 0 && x < ax->start[j] + ax->tile; j--) {
-      gfloat wx = rise (ax, j, x) * rest_x;
-
-      if (wx != 0)
-        v += wy * wx * pixel (a, i, j, c, frame, y, x);
-      rest_x *= 1 - rise (ax, j, x);
-    }
-    rest_y *= 1 - rise (ay, i, y);
+    memcpy (out, tile + (token + ix / p) * columns + ix % p, run * sizeof *out);
+    out += run;
+    ix += run;
   }
-  return v;
+}
+
+/* y = (1 - w) previous + w y */
+static void
+mix (gfloat *restrict y, const gfloat *restrict previous, gint n, gfloat w)
+{
+  for (gint k = 0; k < n; k++)
+    y[k] = (1 - w) * previous[k] + w * y[k];
+}
+
+/* The same with w = k / @overlap. */
+static void
+ramp (gfloat *restrict y, const gfloat *restrict previous, gint n, gint overlap)
+{
+  for (gint k = 0; k < n; k++) {
+    gfloat w = (gfloat) k / overlap;
+    y[k] = (1 - w) * previous[k] + w * y[k];
+  }
+}
+
+/* 8.3: owners' pixels, blended with the raw tile above, then the raw left. */
+static void
+raw_row (const Row *row, gfloat *out)
+{
+  const H3TileAxis *ay = row->args->axis_y, *ax = row->args->axis_x;
+  gint i = owner_of (ay, row->y);
+  gfloat w = rise (ay, i, row->y);
+
+  for (gint j = 0; j < ax->n; j++) {
+    gint x = ax->start[j];
+    gint n = (j + 1 < ax->n ? ax->start[j + 1] : ax->length) - x;
+
+    tile_row (row, i, j, x, n, out + x);
+    if (w < 1) {
+      tile_row (row, i - 1, j, x, n, row->other);
+      mix (out + x, row->other, n, w);
+    }
+    if (j > 0) {
+      n = MIN (n, ax->overlap[j - 1]);
+      tile_row (row, i, j - 1, x, n, row->other);
+      ramp (out + x, row->other, n, ax->overlap[j - 1]);
+    }
+  }
+}
+
+/* 8.4: every tile is blended over what the ones before it made. */
+static void
+composited_row (const Row *row, gfloat *out)
+{
+  const H3TileAxis *ay = row->args->axis_y, *ax = row->args->axis_x;
+  gfloat *column = row->other, *tile = column + ax->tile;
+  gint last = owner_of (ay, row->y), first = last;
+
+  while (first > 0 && row->y < ay->start[first - 1] + ay->tile)
+    first--;
+  for (gint j = 0; j < ax->n; j++) {
+    gint x = ax->start[j], overlap = j > 0 ? ax->overlap[j - 1] : 0;
+
+    tile_row (row, first, j, x, ax->tile, column);
+    for (gint i = first + 1; i <= last; i++) {
+      tile_row (row, i, j, x, ax->tile, tile);
+      mix (tile, column, ax->tile, rise (ay, i, row->y));
+      memcpy (column, tile, ax->tile * sizeof *tile);
+    }
+    ramp (column, out + x, overlap, overlap);
+    memcpy (out + x, column, ax->tile * sizeof *out);
+  }
 }
 
 static void
@@ -97,20 +128,25 @@ compose_task (gconstpointer data, gint64 index, gpointer scratch)
   const H3ComposeTilesArgs *a = data;
   gint64 frames = a->y->shape[1];
   gint height = a->y->shape[2], width = a->y->shape[3];
-  gint c = index / frames, frame = index % frames + a->first_frame;
   gfloat *out = (gfloat *) a->y->data + index * height * width;
+  Row row = { .args = a,
+    .c = index / frames,
+    .frame = index % frames + a->first_frame,
+    .other = scratch };
 
-  for (gint y = 0; y < height; y++)
-    for (gint x = 0; x < width; x++)
-      *out++ = a->composition == H3_COMPOSITION_RAW
-                   ? raw_pixel (a, c, frame, y, x)
-                   : composited_pixel (a, c, frame, y, x);
+  for (; row.y < height; row.y++, out += width) {
+    if (a->composition == H3_COMPOSITION_RAW)
+      raw_row (&row, out);
+    else
+      composited_row (&row, out);
+  }
 }
 
 void
 H3_ISA (h3_cpu_compose_tiles) (H3Stream *stream, const H3ComposeTilesArgs *args)
 {
-  h3_cpu_for (stream, 3 * args->y->shape[1], 0, compose_task, args);
+  h3_cpu_for (stream, 3 * args->y->shape[1],
+      2 * args->axis_x->tile * sizeof (gfloat), compose_task, args);
 }
 
 void

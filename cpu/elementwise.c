@@ -99,10 +99,12 @@ mean3_task (gconstpointer data, gint64 index, gpointer scratch)
   const gfloat *c = t->c ? t->c->data : NULL;
   gfloat *y = t->y->data;
 
-  for (gint64 i = index * t->grain; i < end && c; i++)
-    y[i] = ((a[i] + b[i]) + c[i]) / 3.0f;
-  for (gint64 i = index * t->grain; i < end && !c; i++)
-    y[i] = (a[i] + b[i]) / 2.0f;
+  if (c)
+    for (gint64 i = index * t->grain; i < end; i++)
+      y[i] = ((a[i] + b[i]) + c[i]) / 3.0f;
+  else
+    for (gint64 i = index * t->grain; i < end; i++)
+      y[i] = (a[i] + b[i]) / 2.0f;
 }
 
 void

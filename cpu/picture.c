@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Network pixels to pictures (video-vae.md 4.1, 11). */
-#include <math.h>
-
+/* Network pixels to pictures (video-vae.md 4.1, 11). A task makes two rows: one
+ * of 4:2:0 chroma. */
 #include "cpu/cpu.h"
+#include "cpu/mathf.h"
 
 /* BT.709: luma weights, and what scales B - Y and R - Y to -0.5 .. 0.5. */
 #define KR 0.2126f
@@ -11,152 +11,154 @@
 #define CB_SCALE (1 / 1.8556f)
 #define CR_SCALE (1 / 1.5748f)
 
-typedef struct {
-  gfloat y, cb, cr; /* 0 .. 1, -0.5 .. 0.5 */
-} Colour;
-
-/* NaN compares false and becomes 0. */
-static gfloat
-unit (gfloat v)
-{
-  v = v > 0 ? v : 0;
-  return v < 1 ? v : 1;
-}
-
-static gfloat
-channel (const H3EmitPictureArgs *a, gint c, gint x, gint y)
+/* Row @y as R, G and B in 0 .. 1, one after the other. NaN compares false and
+ * becomes 0. */
+static void
+unit_row (const H3EmitPictureArgs *a, gint y, gfloat *out)
 {
   const gint64 *shape = a->pixels->shape;
-  gint64 row = (c * shape[1] + a->frame) * shape[2] + y;
-  gfloat p = ((const gfloat *) a->pixels->data)[row * shape[3] + x];
+  gint64 width = shape[3];
 
-  return unit (p * a->std[c] + a->mean[c]);
-}
+  for (gint c = 0; c < 3; c++, out += width) {
+    const gfloat *p = (const gfloat *) a->pixels->data +
+                      ((c * shape[1] + a->frame) * shape[2] + y) * width;
+    gfloat mean = a->mean[c], std = a->std[c];
 
-static guint8
-quantize (gfloat code, H3Quantize how)
-{
-  code = how == H3_QUANTIZE_ROUND ? rintf (code) : truncf (code);
-  return CLAMP (code, 0, 255);
-}
+    for (gint64 x = 0; x < width; x++) {
+      gfloat v = p[x] * std + mean;
 
-static Colour
-colour (const H3EmitPictureArgs *a, gint x, gint y)
-{
-  gfloat r = channel (a, 0, x, y), g = channel (a, 1, x, y),
-         b = channel (a, 2, x, y);
-  gfloat luma = KR * r + KG * g + KB * b;
-
-  return (Colour){ luma, (b - luma) * CB_SCALE, (r - luma) * CR_SCALE };
-}
-
-static guint8
-chroma_code (gfloat c, H3Quantize how)
-{
-  return quantize (128 + 224 * c, how);
-}
-
-static void
-rgb_row (const H3EmitPictureArgs *a, gint y, gint step)
-{
-  const H3Picture *p = &a->picture;
-  guint8 *out = (guint8 *) p->plane[0] + (gsize) y * p->stride[0];
-
-  for (gint x = 0; x < p->width; x++, out += step) {
-    for (gint c = 0; c < 3; c++)
-      out[c] = quantize (255 * channel (a, c, x, y), a->quantize);
-    if (step == 4)
-      out[3] = 255;
+      v = v > 0 ? v : 0;
+      out[x] = v < 1 ? v : 1;
+    }
   }
 }
 
+/* R, G, B to Y, Cb, Cr codes, not yet rounded, in place. */
 static void
-luma_row (const H3EmitPictureArgs *a, gint y)
+yuv_row (gfloat *row, gint64 width)
 {
-  const H3Picture *p = &a->picture;
-  guint8 *out = (guint8 *) p->plane[0] + (gsize) y * p->stride[0];
+  gfloat *restrict r = row, *restrict g = row + width,
+                   *restrict b = row + 2 * width;
 
-  for (gint x = 0; x < p->width; x++)
-    out[x] = quantize (16 + 219 * colour (a, x, y).y, a->quantize);
-}
+  for (gint64 x = 0; x < width; x++) {
+    gfloat luma = KR * r[x] + KG * g[x] + KB * b[x];
+    gfloat cb = (b[x] - luma) * CB_SCALE, cr = (r[x] - luma) * CR_SCALE;
 
-static void
-full_chroma_row (const H3EmitPictureArgs *a, gint y)
-{
-  const H3Picture *p = &a->picture;
-  guint8 *cb = (guint8 *) p->plane[1] + (gsize) y * p->stride[1];
-  guint8 *cr = (guint8 *) p->plane[2] + (gsize) y * p->stride[2];
-
-  for (gint x = 0; x < p->width; x++) {
-    Colour v = colour (a, x, y);
-
-    cb[x] = chroma_code (v.cb, a->quantize);
-    cr[x] = chroma_code (v.cr, a->quantize);
+    r[x] = 16 + 219 * luma;
+    g[x] = 128 + 224 * cb;
+    b[x] = 128 + 224 * cr;
   }
 }
 
 /* 4:2:0, sited left: 1-2-1 about the even column, the mean of two rows; edges
- * repeat. */
+ * repeat. Into the first half of @top. */
 static void
-half_chroma_row (const H3EmitPictureArgs *a, gint row)
+halve (gfloat *top, const gfloat *bottom, gint width)
 {
-  const H3Picture *p = &a->picture;
-  gint y[2] = { 2 * row, MIN (2 * row + 1, p->height - 1) };
-  gboolean planar = p->format == H3_PICTURE_I420;
-  guint8 *cb = (guint8 *) p->plane[1] + (gsize) row * p->stride[1];
-  guint8 *cr =
-      planar ? (guint8 *) p->plane[2] + (gsize) row * p->stride[2] : cb + 1;
-  gint step = planar ? 1 : 2;
+  for (gint x = 0; x < width; x += 2) {
+    gint left = MAX (x - 1, 0), right = MIN (x + 1, width - 1);
 
-  for (gint x = 0; x < p->width; x += 2, cb += step, cr += step) {
-    gfloat sum_cb = 0, sum_cr = 0;
-
-    for (gint i = 0; i < 2; i++) {
-      Colour left = colour (a, MAX (x - 1, 0), y[i]);
-      Colour here = colour (a, x, y[i]);
-      Colour right = colour (a, MIN (x + 1, p->width - 1), y[i]);
-
-      sum_cb += left.cb + 2 * here.cb + right.cb;
-      sum_cr += left.cr + 2 * here.cr + right.cr;
-    }
-    *cb = chroma_code (sum_cb / 8, a->quantize);
-    *cr = chroma_code (sum_cr / 8, a->quantize);
+    top[x / 2] = (top[left] + 2 * top[x] + top[right] + bottom[left] +
+                     2 * bottom[x] + bottom[right]) /
+                 8;
   }
 }
 
-/* A task is two rows of the picture: one of 4:2:0 chroma. */
+/* @n codes to every @step th byte. Codes of values in 0 .. 1 are in 0 .. 255;
+ * adding 2^23 leaves a rounded integer, ties to even, in the low bits. */
+static void
+put (guint8 *out, gint step, const gfloat *code, gint n, gfloat gain,
+    H3Quantize how)
+{
+  if (how == H3_QUANTIZE_ROUND)
+    for (gint i = 0; i < n; i++)
+      out[i * step] = h3_float_bits (gain * code[i] + 8388608.0f);
+  else
+    for (gint i = 0; i < n; i++)
+      out[i * step] = (gint) (gain * code[i]);
+}
+
+static guint8 *
+line (const H3Picture *picture, gint plane, gint y)
+{
+  return (guint8 *) picture->plane[plane] + (gsize) y * picture->stride[plane];
+}
+
+static void
+rgb_row (const H3EmitPictureArgs *a, gint y, gfloat *row)
+{
+  gint width = a->picture.width;
+  gint step = a->picture.format == H3_PICTURE_RGBA ? 4 : 3;
+  guint8 *out = line (&a->picture, 0, y);
+
+  unit_row (a, y, row);
+  for (gint c = 0; c < 3; c++)
+    put (out + c, step, row + (gsize) c * width, width, 255, a->quantize);
+  if (step == 4)
+    for (gint x = 0; x < width; x++)
+      out[4 * x + 3] = 255;
+}
+
+static void
+luma_row (const H3EmitPictureArgs *a, gint y, gfloat *row)
+{
+  unit_row (a, y, row);
+  yuv_row (row, a->picture.width);
+  put (line (&a->picture, 0, y), 1, row, a->picture.width, 1, a->quantize);
+}
+
+static void
+full_chroma_row (const H3EmitPictureArgs *a, gint y, const gfloat *row)
+{
+  for (gint c = 1; c < 3; c++)
+    put (line (&a->picture, c, y), 1, row + (gsize) c * a->picture.width,
+        a->picture.width, 1, a->quantize);
+}
+
+static void
+half_chroma_row (const H3EmitPictureArgs *a, gint y, gfloat *top,
+    const gfloat *bottom)
+{
+  const H3Picture *p = &a->picture;
+  gint n = p->width / 2 + p->width % 2;
+
+  for (gint c = 1; c < 3; c++) {
+    gfloat *row = top + (gsize) c * p->width;
+
+    halve (row, bottom + (gsize) c * p->width, p->width);
+    if (p->format == H3_PICTURE_I420)
+      put (line (p, c, y), 1, row, n, 1, a->quantize);
+    else
+      put (line (p, 1, y) + c - 1, 2, row, n, 1, a->quantize);
+  }
+}
+
 static void
 picture_task (gconstpointer data, gint64 index, gpointer scratch)
 {
   const H3EmitPictureArgs *a = data;
-  gint end = MIN (2 * (index + 1), a->picture.height);
+  gint rows = MIN (2, a->picture.height - 2 * index);
+  gsize size = 3 * (gsize) a->picture.width;
+  gfloat *row = scratch;
 
-  for (gint y = 2 * index; y < end; y++) {
-    switch (a->picture.format) {
-      case H3_PICTURE_RGB:
-        rgb_row (a, y, 3);
-        break;
-      case H3_PICTURE_RGBA:
-        rgb_row (a, y, 4);
-        break;
-      case H3_PICTURE_Y444:
-        luma_row (a, y);
-        full_chroma_row (a, y);
-        break;
-      case H3_PICTURE_NV12:
-      case H3_PICTURE_I420:
-        luma_row (a, y);
-        break;
-    }
+  for (gint i = 0; i < rows; i++) {
+    gint y = 2 * index + i;
+
+    if (a->picture.format >= H3_PICTURE_RGB)
+      rgb_row (a, y, row + i * size);
+    else
+      luma_row (a, y, row + i * size);
+    if (a->picture.format == H3_PICTURE_Y444)
+      full_chroma_row (a, y, row + i * size);
   }
   if (a->picture.format == H3_PICTURE_NV12 ||
       a->picture.format == H3_PICTURE_I420)
-    half_chroma_row (a, index);
+    half_chroma_row (a, index, row, row + (rows - 1) * size);
 }
 
 void
 H3_ISA (h3_cpu_emit_picture) (H3Stream *stream, const H3EmitPictureArgs *args)
 {
-  h3_cpu_for (stream, h3_cpu_ceil_div (args->picture.height, 2), 0,
-      picture_task, args);
+  h3_cpu_for (stream, h3_cpu_ceil_div (args->picture.height, 2),
+      6 * args->pixels->shape[3] * sizeof (gfloat), picture_task, args);
 }
