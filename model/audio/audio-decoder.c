@@ -465,12 +465,6 @@ check_finite (const H3AudioDecoder *decoder, GError **error)
   return TRUE;
 }
 
-/**
- * h3_audio_decoder_start:
- *
- * Ends the clip before, if it was not at its end. H3_ERROR_FORMAT for another
- * type or shape, H3_ERROR_NUMERIC for a NaN or an infinity.
- */
 gboolean
 h3_audio_decoder_start (H3AudioDecoder *decoder, H3Tensor *latent,
     GError **error)

@@ -301,12 +301,6 @@ vae_new (void)
   return vae;
 }
 
-/**
- * h3_audio_vae_plan:
- * @config: (out): latents_mean and latents_std that the weight file itself
- *   holds are not in it; they are in h3_audio_vae_config() once loaded
- * @weight_bytes: (out): device bytes of the decoder's weights
- */
 gboolean
 h3_audio_vae_plan (const H3Checkpoint *checkpoint, H3AudioVaeConfig *config,
     guint64 *weight_bytes, GError **error)
