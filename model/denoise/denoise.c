@@ -3,12 +3,12 @@
 
 /* One stream of the loop: state, what the model reads and writes. */
 typedef struct {
-  const gchar *name;     /* for taps: "latents", "audio" */
-  H3Tensor *x;           /* the state [rows, cols] float32 */
-  H3Tensor *in;          /* x as the model sees it: x, or a scaled copy */
-  H3Tensor *v;           /* velocity */
-  H3Tensor *d_prev;      /* the previous denoised, for multistep solvers */
-  H3Tensor *count;       /* int32 [1]: values that are no numbers */
+  const gchar *name; /* for taps: "latents", "audio" */
+  H3Tensor *x;       /* the state [rows, cols] float32 */
+  H3Tensor *in;      /* x as the model sees it: x, or a scaled copy */
+  H3Tensor *v;       /* velocity */
+  H3Tensor *d_prev;  /* the previous denoised, for multistep solvers */
+  H3Tensor *count;   /* int32 [1]: values that are no numbers */
   gint32 bad;
 } Track;
 
@@ -63,21 +63,20 @@ needs_scaling (const H3SolverStep *steps, gint n)
 /* Everything the loop writes, starting from @noise [rows, cols]. */
 static gboolean
 track_init (Track *track, Loop *loop, const gchar *name, gint64 rows,
-    gint64 cols, const gfloat *noise, const H3SolverStep *steps,
-    GError **error)
+    gint64 cols, const gfloat *noise, const H3SolverStep *steps, GError **error)
 {
   H3Device *device = loop->stream->device;
   gint n = loop->plan->steps;
   const gint64 shape[] = { rows, cols };
 
   track->name = name;
-  track->x = h3_tensor_new_from_host (
-      device, H3_DTYPE_F32, 2, shape, noise, error);
+  track->x =
+      h3_tensor_new_from_host (device, H3_DTYPE_F32, 2, shape, noise, error);
   if (!track->x)
     return FALSE;
   track->in = needs_scaling (steps, n)
-      ? h3_tensor_new (device, H3_DTYPE_F32, 2, shape, error)
-      : h3_tensor_ref (track->x);
+                  ? h3_tensor_new (device, H3_DTYPE_F32, 2, shape, error)
+                  : h3_tensor_ref (track->x);
   if (!track->in)
     return FALSE;
   track->v = h3_tensor_new (device, H3_DTYPE_F32, 2, shape, error);
@@ -118,13 +117,13 @@ start_from_noise (Loop *loop, GError **error)
   if (!video)
     return FALSE;
   audio = try_floats (g->audio_rows, audio_cols, error);
-  return audio
-      && h3_noise_t2va (r->noise_mode, r->seed, g, c->video_channels,
-          audio_cols, video, audio, error)
-      && track_init (&loop->video, loop, "latents", g->video_rows, video_cols,
-          video, loop->plan->video, error)
-      && track_init (&loop->audio, loop, "audio", g->audio_rows, audio_cols,
-          audio, loop->plan->audio, error);
+  return audio &&
+         h3_noise_t2va (r->noise_mode, r->seed, g, c->video_channels,
+             audio_cols, video, audio, error) &&
+         track_init (&loop->video, loop, "latents", g->video_rows, video_cols,
+             video, loop->plan->video, error) &&
+         track_init (&loop->audio, loop, "audio", g->audio_rows, audio_cols,
+             audio, loop->plan->audio, error);
 }
 
 static gboolean
@@ -140,8 +139,8 @@ open_session (Loop *loop, const H3Tensor *prompt_embeds,
         "%" G_GINT64_FORMAT " text tokens are too many", n_text);
     return FALSE;
   }
-  if (!h3_packing_t2va (
-          &packing, &r->geometry, text_tags, (gint) n_text, error))
+  if (!h3_packing_t2va (&packing, &r->geometry, text_tags, (gint) n_text,
+          error))
     return FALSE;
   loop->session = h3_transformer_session_new (loop->transformer, loop->stream,
       &packing, prompt_embeds, r->schedule->t_v, r->schedule->t_a,
@@ -214,9 +213,8 @@ run_step (Loop *loop, gint i, const H3Stop *stop, GError **error)
   scale_input (loop, &loop->audio, audio);
   tap_step (loop, i, loop->video.name, "_in", loop->video.in);
   tap_step (loop, i, loop->audio.name, "_in", loop->audio.in);
-  if (!h3_transformer_forward (loop->session, i, loop->video.in,
-          loop->audio.in, loop->video.v, loop->audio.v, stop, loop->tap,
-          error))
+  if (!h3_transformer_forward (loop->session, i, loop->video.in, loop->audio.in,
+          loop->video.v, loop->audio.v, stop, loop->tap, error))
     return FALSE;
   tap_step (loop, i, "video", "_velocity", loop->video.v);
   tap_step (loop, i, "audio", "_velocity", loop->audio.v);
@@ -228,9 +226,9 @@ run_step (Loop *loop, gint i, const H3Stop *stop, GError **error)
 
   h3_download (loop->stream, &loop->video.bad, loop->video.count);
   h3_download (loop->stream, &loop->audio.bad, loop->audio.count);
-  return h3_stream_synchronize (loop->stream, error)
-      && check_finite (&loop->video, "video", i, steps, error)
-      && check_finite (&loop->audio, "audio", i, steps, error);
+  return h3_stream_synchronize (loop->stream, error) &&
+         check_finite (&loop->video, "video", i, steps, error) &&
+         check_finite (&loop->audio, "audio", i, steps, error);
 }
 
 /* sampling.md 8: rows back to latents, still normalised. */
@@ -241,8 +239,8 @@ unpack (Loop *loop, H3Tensor **video_latent, H3Tensor **audio_latent,
   H3Device *device = loop->stream->device;
   const H3Geometry *g = &loop->request->geometry;
   const H3TransformerConfig *c = h3_transformer_config (loop->transformer);
-  const gint64 video_shape[]
-      = { c->video_channels, g->latent_t, g->latent_h, g->latent_w };
+  const gint64 video_shape[] = { c->video_channels, g->latent_t, g->latent_h,
+    g->latent_w };
   const gint64 audio_shape[] = { 2, c->audio_channels, g->audio_t };
   g_autoptr (H3Tensor) video = NULL;
   g_autoptr (H3Tensor) audio = NULL;
@@ -282,8 +280,8 @@ h3_denoise (H3Transformer *transformer, H3Stream *stream,
 
   loop.plan = h3_solver_plan_new (request->solver, request->schedule,
       request->shift_v / request->shift_a);
-  if (!open_session (&loop, prompt_embeds, text_tags, stop, error)
-      || !start_from_noise (&loop, error))
+  if (!open_session (&loop, prompt_embeds, text_tags, stop, error) ||
+      !start_from_noise (&loop, error))
     return FALSE;
 
   for (gint i = 0; i < loop.plan->steps; i++) {

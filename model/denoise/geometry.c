@@ -30,8 +30,8 @@ h3_align_frames (gint frames)
     frames = MAX_FRAMES;
   if (frames < FRAME_EXTRA)
     return FRAME_EXTRA;
-  return frames + (FRAME_EXTRA - frames % FRAME_GROUP + FRAME_GROUP)
-      % FRAME_GROUP;
+  return frames +
+         (FRAME_EXTRA - frames % FRAME_GROUP + FRAME_GROUP) % FRAME_GROUP;
 }
 
 gint
@@ -62,8 +62,8 @@ h3_latent_frames (gint frames)
 gint
 h3_frames_of_latent (gint latent_frames)
 {
-  return (latent_frames - LATENT_EXTRA) / LATENT_GROUP * FRAME_GROUP
-      + FRAME_EXTRA;
+  return (latent_frames - LATENT_EXTRA) / LATENT_GROUP * FRAME_GROUP +
+         FRAME_EXTRA;
 }
 
 gint
@@ -129,8 +129,8 @@ h3_canvas_of_aspect (gint n, gint d, gint *width, gint *height, GError **error)
 {
   gdouble ratio, w, h;
 
-  if (n < 1 || d < 1 || (gint64) n > (gint64) MAX_ASPECT * d
-      || (gint64) d > (gint64) MAX_ASPECT * n) {
+  if (n < 1 || d < 1 || (gint64) n > (gint64) MAX_ASPECT * d ||
+      (gint64) d > (gint64) MAX_ASPECT * n) {
     g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
         "aspect ratio %d:%d is outside 1:%d to %d:1", n, d, MAX_ASPECT,
         MAX_ASPECT);
@@ -176,8 +176,8 @@ h3_geometry_init (H3Geometry *geometry, gint width, gint height, gint frames,
   geometry->audio_t = h3_audio_latents (frames);
   geometry->audio_rows = 2 * geometry->audio_t;
 
-  video_rows = (gint64) geometry->latent_t * geometry->patch_h
-      * geometry->patch_w;
+  video_rows =
+      (gint64) geometry->latent_t * geometry->patch_h * geometry->patch_w;
   if (video_rows > G_MAXINT / 4) {
     g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
         "%dx%d with %d frames is %" G_GINT64_FORMAT

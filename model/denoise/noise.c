@@ -68,7 +68,8 @@ uniform53 (H3Generator *generator)
   guint64 high = h3_generator_u32 (generator);
   guint64 low = h3_generator_u32 (generator);
 
-  return (((high << 32) | low) & ((G_GUINT64_CONSTANT (1) << 53) - 1)) * 0x1p-53;
+  return (((high << 32) | low) & ((G_GUINT64_CONSTANT (1) << 53) - 1)) *
+         0x1p-53;
 }
 
 /* One block of uniforms to normals, in place: value j pairs with j + 8. */
@@ -93,7 +94,7 @@ fill_uniform (H3Generator *generator, gfloat *d, gsize n)
     d[i] = uniform24 (generator);
 }
 
-/* The path of fewer than 16 values: pairs, the second kept for the next call. */
+/* The path of fewer than 16 values: pairs, the second kept for later. */
 static gdouble
 scalar_normal (H3Generator *generator)
 {

@@ -91,8 +91,8 @@ pack_target_video (H3Packing *packing, const H3Geometry *geometry,
             axis_value (geometry->latent_w, mean, j));
       }
     }
-    elapsed += FRAME_TIME
-        * frames_of_latent[t % G_N_ELEMENTS (frames_of_latent)];
+    elapsed +=
+        FRAME_TIME * frames_of_latent[t % G_N_ELEMENTS (frames_of_latent)];
   }
 }
 

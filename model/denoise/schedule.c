@@ -32,7 +32,7 @@ linspace_scalar (gint i, gint points, gfloat step)
 }
 
 /* torch.linspace (1, 0, points) as its CPU kernel with 8 lanes computes it,
- * sampling.md 4.1: 16 at a time in two groups that start from the scalar rule. */
+ * sampling.md 4.1: 16 at a time, in two groups begun by the scalar rule. */
 static void
 linspace_down (gfloat *b, gint points)
 {
@@ -128,8 +128,8 @@ static void
 derive_audio (H3Schedule *schedule, gdouble shift_v, gdouble shift_a)
 {
   for (gint i = 0; i <= schedule->steps; i++) {
-    gdouble sigma
-        = audio_sigma_of_video (schedule->sigma_v[i], shift_v, shift_a);
+    gdouble sigma =
+        audio_sigma_of_video (schedule->sigma_v[i], shift_v, shift_a);
 
     schedule->sigma_a[i] = (gfloat) sigma;
     if (i < schedule->steps)
@@ -233,8 +233,8 @@ fill_sigmas (H3Schedule *schedule, H3ScheduleKind kind, gdouble shift_v,
 {
   gint n_v = 0, n_a;
 
-  *own_audio = kind == H3_SCHEDULE_UNIFORM
-      || (kind == H3_SCHEDULE_EXPLICIT && explicit_a);
+  *own_audio = kind == H3_SCHEDULE_UNIFORM ||
+               (kind == H3_SCHEDULE_EXPLICIT && explicit_a);
   switch (kind) {
     case H3_SCHEDULE_UNIFORM:
       n_v = uniform_sigmas (schedule->sigma_v, schedule->steps + 1, shift_v);
@@ -247,8 +247,8 @@ fill_sigmas (H3Schedule *schedule, H3ScheduleKind kind, gdouble shift_v,
     case H3_SCHEDULE_EXPLICIT:
       if (explicit_a)
         explicit_sigmas (schedule->sigma_a, explicit_a, schedule->steps + 1);
-      return explicit_sigmas (
-          schedule->sigma_v, explicit_v, schedule->steps + 1);
+      return explicit_sigmas (schedule->sigma_v, explicit_v,
+          schedule->steps + 1);
   }
   return n_v;
 }
@@ -262,9 +262,9 @@ h3_schedule_new (H3ScheduleKind kind, gint steps, gdouble shift_v,
   gboolean own_audio;
   gint n;
 
-  if (!check_shift ("shift-video", shift_v, error)
-      || !check_shift ("shift-audio", shift_a, error)
-      || !check_steps (kind, steps, explicit_v, n_explicit, error))
+  if (!check_shift ("shift-video", shift_v, error) ||
+      !check_shift ("shift-audio", shift_a, error) ||
+      !check_steps (kind, steps, explicit_v, n_explicit, error))
     return NULL;
 
   if (kind == H3_SCHEDULE_EXPLICIT)

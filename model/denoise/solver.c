@@ -67,13 +67,14 @@ res_video_step (const H3Schedule *schedule, gint i)
 }
 
 /* sampling.md 6.3: the audio state y = (sigma_v / sigma_a) x_a is integrated
- * over the video's sigma: x_a = y sigma_a / sigma_v, D_y = k (x_a + sigma_a v). */
+ * over the video's sigma: x_a = y sigma_a / sigma_v, D = k (x_a + sigma_a v).
+ */
 static H3SolverStep
 res_audio_step (const H3Schedule *schedule, gint i, gdouble k)
 {
   H3SolverStep step = {
-    .in_scale
-    = (gfloat) ((gdouble) schedule->sigma_a[i] / schedule->sigma_v[i]),
+    .in_scale =
+        (gfloat) ((gdouble) schedule->sigma_a[i] / schedule->sigma_v[i]),
     .sigma_t = schedule->sigma_a[i],
     .d_scale = (gfloat) k,
   };

@@ -30,8 +30,8 @@ find_naming (H3TensorSet *set, gboolean *diffusers, GError **error)
     *diffusers = FALSE;
     return TRUE;
   }
-  if (h3_tensor_set_has (set, "proj_in.weight")
-      && h3_tensor_set_has (set, "audio_proj_in.weight")) {
+  if (h3_tensor_set_has (set, "proj_in.weight") &&
+      h3_tensor_set_has (set, "audio_proj_in.weight")) {
     *diffusers = TRUE;
     return TRUE;
   }
@@ -130,8 +130,8 @@ count_blocks (H3TensorSet *set, const gchar *prefix, gint *count,
 static gboolean
 refuse_variants (H3TensorSet *set, GError **error)
 {
-  if (h3_tensor_set_has (set, "adaln_t_table")
-      || h3_tensor_set_has (set, "time_embedder.table"))
+  if (h3_tensor_set_has (set, "adaln_t_table") ||
+      h3_tensor_set_has (set, "time_embedder.table"))
     return refuse (error, set,
         "this is a pruned (curve) transformer, with a timestep table in place "
         "of time_embedder: only full transformers can be read");
@@ -172,47 +172,47 @@ read_attention_shapes (H3TransformerConfig *c, H3TensorSet *set,
   gint parts = diffusers ? 1 : 3;
   gint rows, cols;
 
-  return shape_of (set, norm, 1, &c->head_dim, NULL, error)
-      && shape_of (set, qkv, 2, &rows, &cols, error)
-      && divide_rows (set, qkv, rows, parts * c->head_dim,
-          "whole attention heads", &c->heads, error)
-      && shape_of (set, fc1, 2, &rows, &cols, error)
-      && divide_rows (set, fc1, rows, 2, "gate and value", &c->ffn, error);
+  return shape_of (set, norm, 1, &c->head_dim, NULL, error) &&
+         shape_of (set, qkv, 2, &rows, &cols, error) &&
+         divide_rows (set, qkv, rows, parts * c->head_dim,
+             "whole attention heads", &c->heads, error) &&
+         shape_of (set, fc1, 2, &rows, &cols, error) &&
+         divide_rows (set, fc1, rows, 2, "gate and value", &c->ffn, error);
 }
 
 static gboolean
 read_shapes (H3TransformerConfig *c, H3TensorSet *set, gboolean diffusers,
     GError **error)
 {
-  const gchar *video_in
-      = diffusers ? "proj_in.weight" : "video_patch_proj.weight";
-  const gchar *audio_in
-      = diffusers ? "audio_proj_in.weight" : "audio_patch_proj.weight";
-  const gchar *condition
-      = diffusers ? "context_embedder.weight" : "condition_proj.weight";
+  const gchar *video_in =
+      diffusers ? "proj_in.weight" : "video_patch_proj.weight";
+  const gchar *audio_in =
+      diffusers ? "audio_proj_in.weight" : "audio_patch_proj.weight";
+  const gchar *condition =
+      diffusers ? "context_embedder.weight" : "condition_proj.weight";
   const gchar *time_in = diffusers ? "time_embedder.linear_1.weight"
                                    : "time_embedder.proj_in.weight";
   const gchar *time_out = diffusers ? "time_embedder.linear_2.weight"
                                     : "time_embedder.proj_out.weight";
-  const gchar *video_out
-      = diffusers ? "proj_out.weight" : "final_layer.video_out.weight";
-  const gchar *audio_out
-      = diffusers ? "audio_proj_out.weight" : "final_layer.audio_out.weight";
+  const gchar *video_out =
+      diffusers ? "proj_out.weight" : "final_layer.video_out.weight";
+  const gchar *audio_out =
+      diffusers ? "audio_proj_out.weight" : "final_layer.audio_out.weight";
   gint ignored, cols;
 
-  if (!shape_of (set, video_in, 2, &c->hidden, &cols, error)
-      || !divide_rows (set, video_in, cols, PATCH_AREA, "patches of 1x2x2",
-          &c->video_channels, error)
-      || !shape_of (set, audio_in, 2, &ignored, &c->audio_channels, error)
-      || !shape_of (set, condition, 2, &ignored, &c->text_dim, error)
-      || !shape_of (set, time_in, 2, &c->time_hidden, &c->freq_dim, error)
-      || !shape_of (set, time_out, 2, &c->time_dim, &ignored, error)
-      || !check_output_heads (set, video_out, PATCH_AREA * c->video_channels,
-          error)
-      || !check_output_heads (set, audio_out, c->audio_channels, error)
-      || !count_blocks (set, diffusers ? "transformer_blocks." : "blocks.",
-          &c->layers, error)
-      || !count_blocks (set,
+  if (!shape_of (set, video_in, 2, &c->hidden, &cols, error) ||
+      !divide_rows (set, video_in, cols, PATCH_AREA, "patches of 1x2x2",
+          &c->video_channels, error) ||
+      !shape_of (set, audio_in, 2, &ignored, &c->audio_channels, error) ||
+      !shape_of (set, condition, 2, &ignored, &c->text_dim, error) ||
+      !shape_of (set, time_in, 2, &c->time_hidden, &c->freq_dim, error) ||
+      !shape_of (set, time_out, 2, &c->time_dim, &ignored, error) ||
+      !check_output_heads (set, video_out, PATCH_AREA * c->video_channels,
+          error) ||
+      !check_output_heads (set, audio_out, c->audio_channels, error) ||
+      !count_blocks (set, diffusers ? "transformer_blocks." : "blocks.",
+          &c->layers, error) ||
+      !count_blocks (set,
           diffusers ? "token_refiner.refiner_blocks." : "token_refiner.blocks.",
           &c->refiner_layers, error))
     return FALSE;
@@ -222,13 +222,14 @@ read_shapes (H3TransformerConfig *c, H3TensorSet *set, gboolean diffusers,
     return refuse (error, set,
         "the timestep embedding has an odd number of features; cosines and "
         "sines come in pairs");
-  if (h3_tensor_set_has (set, "rope.inv_freq")
-      && !shape_of (set, "rope.inv_freq", 1, &c->rope_freqs, NULL, error))
+  if (h3_tensor_set_has (set, "rope.inv_freq") &&
+      !shape_of (set, "rope.inv_freq", 1, &c->rope_freqs, NULL, error))
     return FALSE;
   return read_attention_shapes (c, set, diffusers, error);
 }
 
-/* A number the tensors already gave: config.json may repeat it, not change it. */
+/* A number the tensors already gave: config.json may repeat it, not change
+ * it. */
 static gboolean
 agrees (H3Config *json, const gchar *key, gint found, GError **error)
 {
@@ -303,8 +304,8 @@ check_class (H3Config *json, GError **error)
 
   if (!h3_config_get_string (json, "_class_name", &name, error))
     return FALSE;
-  if (!name || g_str_equal (name, "MiniMaxH3DiTModel")
-      || g_str_equal (name, "MiniMaxH3Transformer3DModel"))
+  if (!name || g_str_equal (name, "MiniMaxH3DiTModel") ||
+      g_str_equal (name, "MiniMaxH3Transformer3DModel"))
     return TRUE;
   g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
       "%s describes a %s; needed is a MiniMaxH3DiTModel or a "
@@ -347,16 +348,16 @@ read_json (H3TransformerConfig *c, const gchar *path, GError **error)
 {
   g_autoptr (H3Config) json = h3_config_open (path, error);
 
-  return json && check_class (json, error) && check_patch (json, error)
-      && check_geometry (json, c, error) && read_rope (c, json, error)
-      && h3_config_get_double (json, "norm_eps", &c->norm_eps, error)
-      && h3_config_get_double (json, "qk_norm_eps", &c->qk_norm_eps, error)
-      && h3_config_get_double (json, "final_norm_eps", &c->final_norm_eps,
-          error)
-      && check_number (json, "rope_theta", c->rope_theta, FALSE, error)
-      && check_number (json, "norm_eps", c->norm_eps, TRUE, error)
-      && check_number (json, "qk_norm_eps", c->qk_norm_eps, TRUE, error)
-      && check_number (json, "final_norm_eps", c->final_norm_eps, TRUE, error);
+  return json && check_class (json, error) && check_patch (json, error) &&
+         check_geometry (json, c, error) && read_rope (c, json, error) &&
+         h3_config_get_double (json, "norm_eps", &c->norm_eps, error) &&
+         h3_config_get_double (json, "qk_norm_eps", &c->qk_norm_eps, error) &&
+         h3_config_get_double (json, "final_norm_eps", &c->final_norm_eps,
+             error) &&
+         check_number (json, "rope_theta", c->rope_theta, FALSE, error) &&
+         check_number (json, "norm_eps", c->norm_eps, TRUE, error) &&
+         check_number (json, "qk_norm_eps", c->qk_norm_eps, TRUE, error) &&
+         check_number (json, "final_norm_eps", c->final_norm_eps, TRUE, error);
 }
 
 /* config.json in the component's folder, or beside its file. */
@@ -365,8 +366,8 @@ json_path (H3TensorSet *set)
 {
   const gchar *path = h3_tensor_set_path (set);
   g_autofree gchar *folder = g_file_test (path, G_FILE_TEST_IS_DIR)
-      ? g_strdup (path)
-      : g_path_get_dirname (path);
+                                 ? g_strdup (path)
+                                 : g_path_get_dirname (path);
 
   return g_build_filename (folder, "config.json", NULL);
 }
@@ -383,11 +384,11 @@ h3_transformer_config_read (H3TransformerConfig *config, H3TensorSet *set,
     .qk_norm_eps = DEFAULT_EPS,
     .final_norm_eps = DEFAULT_EPS,
   };
-  if (!refuse_variants (set, error) || !find_naming (set, diffusers, error)
-      || !read_shapes (config, set, *diffusers, error))
+  if (!refuse_variants (set, error) || !find_naming (set, diffusers, error) ||
+      !read_shapes (config, set, *diffusers, error))
     return FALSE;
-  if (g_file_test (path, G_FILE_TEST_EXISTS)
-      && !read_json (config, path, error))
+  if (g_file_test (path, G_FILE_TEST_EXISTS) &&
+      !read_json (config, path, error))
     return FALSE;
 
   if (config->rope_freqs == 0)

@@ -42,15 +42,6 @@ norm (H3Stream *stream, const H3Activations *a, const H3Tensor *weight,
   h3_rms_norm (stream, &args);
 }
 
-static void
-linear (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
-    const H3Weight *weight, const H3Tensor *bias)
-{
-  H3LinearArgs args = { .y = y, .x = x, .weight = weight, .bias = bias };
-
-  h3_linear (stream, &args);
-}
-
 /* A branch's last product: into @n for a gate to weigh, or, without gates,
  * straight onto the residual stream @x. */
 static void
@@ -94,13 +85,13 @@ attention (H3Stream *stream, const H3TransformerConfig *config,
     .scale = (gfloat) (1 / sqrt (config->head_dim)),
   };
 
-  linear (stream, a->qkv, a->n, block->qkv, NULL);
+  h3_linear_bias (stream, a->qkv, a->n, block->qkv, NULL);
   h3_qk_norm_rope (stream, &rope);
   h3_attention (stream, &attend);
   branch_out (stream, a->n, a->x, a->o, block->out, gated);
 }
 
-/* n <- W2 (silu (g) u), or X <- X + that; [g; u] = W1 n, some rows at a time. */
+/* n <- W2 (silu (g) u), or X <- X + that; [g; u] = W1 n; in chunks of rows. */
 static void
 mlp (H3Stream *stream, const H3Block *block, const H3Activations *a,
     gboolean gated)
@@ -108,7 +99,7 @@ mlp (H3Stream *stream, const H3Block *block, const H3Activations *a,
   for (gint i = 0; i < a->n_chunks; i++) {
     const H3MlpChunk *chunk = &a->chunks[i];
 
-    linear (stream, chunk->gate_up, chunk->n, block->fc1, NULL);
+    h3_linear_bias (stream, chunk->gate_up, chunk->n, block->fc1, NULL);
     h3_swiglu (stream, chunk->inner, chunk->gate_up);
     branch_out (stream, chunk->n, chunk->x, chunk->inner, block->fc2, gated);
   }
@@ -148,8 +139,8 @@ embed (H3TransformerSession *s, const H3Tensor *video, const H3Tensor *audio,
   const H3Transformer *t = s->transformer;
 
   h3_copy (s->stream, s->x_prefix, s->prefix);
-  linear (s->stream, s->x_audio, audio, t->audio_in, t->audio_in_bias);
-  linear (s->stream, s->x_video, video, t->video_in, t->video_in_bias);
+  h3_linear_bias (s->stream, s->x_audio, audio, t->audio_in, t->audio_in_bias);
+  h3_linear_bias (s->stream, s->x_video, video, t->video_in, t->video_in_bias);
   h3_tap (tap, "audio_proj_in", s->x_audio);
   h3_tap (tap, "proj_in", s->x_video);
 }
@@ -162,8 +153,8 @@ blocks (H3TransformerSession *s, const H3StepRows *step, const H3Stop *stop,
   gboolean looking = tap && tap->func;
 
   for (gint i = 0; i < t->config.layers; i++) {
-    g_autofree gchar *name
-        = looking ? g_strdup_printf ("transformer_blocks.%d", i) : NULL;
+    g_autofree gchar *name =
+        looking ? g_strdup_printf ("transformer_blocks.%d", i) : NULL;
 
     if (h3_stop_requested (stop, error))
       return FALSE;
@@ -194,10 +185,10 @@ final_layer (H3TransformerSession *s, const H3StepRows *step,
 
   h3_rms_norm (s->stream, &args);
   h3_tap (tap, "norm_out", s->n_targets);
-  linear (
-      s->stream, audio_velocity, s->n_audio, t->audio_out, t->audio_out_bias);
-  linear (
-      s->stream, video_velocity, s->n_video, t->video_out, t->video_out_bias);
+  h3_linear_bias (s->stream, audio_velocity, s->n_audio, t->audio_out,
+      t->audio_out_bias);
+  h3_linear_bias (s->stream, video_velocity, s->n_video, t->video_out,
+      t->video_out_bias);
 }
 
 gboolean

@@ -17,22 +17,19 @@ enum {
   H3_GATE_MLP,
   H3_N_ADALN
 };
-enum {
-  H3_FINAL_SHIFT,
-  H3_FINAL_SCALE,
-  H3_N_FINAL_ADALN
-};
+enum { H3_FINAL_SHIFT, H3_FINAL_SCALE, H3_N_FINAL_ADALN };
 #define H3_N_TAGS 3
+#define H3_N_CLOCKS 4
 #define H3_ADALN_ROWS (H3_N_TAGS * H3_N_ADALN) /* times H */
 
 /* A main block or, without AdaLN, one of the refiner's. */
 typedef struct {
-  H3Tensor *norm1, *norm2; /* [H] */
+  H3Tensor *norm1, *norm2;   /* [H] */
   H3Tensor *q_norm, *k_norm; /* [head_dim] */
-  H3Weight *qkv; /* [3 I, H], I = heads * head_dim: all q, all k, all v */
-  H3Weight *out; /* [H, I] */
-  H3Weight *fc1; /* [2 F, H]: gate, value */
-  H3Weight *fc2; /* [H, F] */
+  H3Weight *qkv;   /* [3 I, H], I = heads * head_dim: all q, all k, all v */
+  H3Weight *out;   /* [H, I] */
+  H3Weight *fc1;   /* [2 F, H]: gate, value */
+  H3Weight *fc2;   /* [H, F] */
   H3Weight *adaln; /* [18 H, time_dim] */
   H3Tensor *adaln_bias;
 } H3Block;
@@ -76,8 +73,8 @@ typedef struct {
 /* A block's activations for some number of rows: views into the workspace.
  * @qkv, @o share their memory with the chunks' inner tensors. */
 typedef struct {
-  H3Tensor *x; /* [rows, H] the residual stream */
-  H3Tensor *n; /* [rows, H] normalised rows, and what a branch returns */
+  H3Tensor *x;   /* [rows, H] the residual stream */
+  H3Tensor *n;   /* [rows, H] normalised rows, and what a branch returns */
   H3Tensor *qkv; /* [rows, 3 I] */
   H3Tensor *o;   /* [rows, I] */
   H3MlpChunk *chunks;
@@ -93,21 +90,52 @@ typedef struct {
 struct _H3TransformerSession {
   H3Transformer *transformer;
   H3Stream *stream;
-  gint steps, rows;
+  gint steps;
 
-  H3Tensor *workspace;  /* act [elements] */
-  H3Activations all;    /* the packed sequence */
+  H3Tensor *workspace;                                /* act [elements] */
+  H3Activations all;                                  /* the packed sequence */
   H3Tensor *x_prefix, *x_audio, *x_video, *x_targets; /* views of all.x */
   H3Tensor *n_audio, *n_video, *n_targets;            /* views of all.n */
 
-  H3Tensor *prefix;     /* act [P, H]: embedded text and conditions */
-  H3Tensor *cos, *sin;  /* float32 [S, 3 rope_freqs] */
-  H3Tensor **tables;    /* [layers] of act [3 D, 6 H] */
+  H3Tensor *prefix;      /* act [P, H]: embedded text and conditions */
+  H3Tensor *cos, *sin;   /* float32 [S, 3 rope_freqs] */
+  H3Tensor **tables;     /* [layers] of act [3 D, 6 H] */
   H3Tensor *final_table; /* act [D, 2 H] */
   H3StepRows *step_rows; /* [steps] */
 };
 
+/* y = x Wᵀ + b */
+static inline void
+h3_linear_bias (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
+    const H3Weight *weight, const H3Tensor *bias)
+{
+  H3LinearArgs args = { .y = y, .x = x, .weight = weight, .bias = bias };
+
+  h3_linear (stream, &args);
+}
+
+static inline H3Tensor *
+h3_matrix_view (H3Tensor *parent, gint64 offset, gint64 rows, gint64 cols)
+{
+  const gint64 shape[] = { rows, cols };
+
+  return h3_tensor_view (parent, offset, 2, shape);
+}
+
+/* Fills what the session reads that depends on positions and timesteps: cos,
+ * sin, step_rows, tables, final_table. */
+gboolean h3_session_make_tables (H3TransformerSession *session,
+    const H3Packing *packing, const gfloat *t_v, const gfloat *t_a,
+    const H3Stop *stop, const H3Tap *tap, GError **error);
+
+/* Elements of a workspace for @rows rows or fewer, with chunks of at most
+ * H3_MLP_CHUNK. */
+gint64 h3_activations_elements (const H3TransformerConfig *config, gint64 rows);
+/* Lays @activations out at the start of @workspace. */
+void h3_activations_init (H3Activations *activations, H3Tensor *workspace,
+    const H3TransformerConfig *config, gint rows, gint chunk_rows);
 void h3_activations_clear (H3Activations *activations);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (H3Activations, h3_activations_clear)
 
 /* One block over @a in place. @table NULL: the refiner's form, no AdaLN. @cos
  * and @sin NULL: no rotation. @name, for @tap: "transformer_blocks.0". */

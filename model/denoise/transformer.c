@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The transformer's tensors: names, shapes, orders (checkpoints.md 3.4, 3.5). */
+/* The transformer's tensors: names, shapes, orders (checkpoints.md 3.4, 3.5).
+ */
 #include "model/denoise/transformer-private.h"
 
 #define WHAT "MiniMax H3 transformer"
@@ -64,8 +65,8 @@ block_fc1 (const Source *source, const gchar *prefix)
   const gchar *const names[] = { name };
 
   return h3_loader_weight (source->loader, names, 1, 2 * (gint64) c->ffn,
-      c->hidden, source->diffusers ? H3_ROWS_SWAP_HALVES : H3_ROWS_AS_STORED,
-      0, 0);
+      c->hidden, source->diffusers ? H3_ROWS_SWAP_HALVES : H3_ROWS_AS_STORED, 0,
+      0);
 }
 
 static void
@@ -78,11 +79,9 @@ load_block (const Source *source, const gchar *prefix, gboolean adaln,
   block->norm1 = block_vector (source, prefix, "norm1.weight", c->hidden);
   block->norm2 = block_vector (source, prefix, "norm2.weight", c->hidden);
   block->q_norm = block_vector (source, prefix,
-      either (source, "attn.q_norm.weight", "attn.norm_q.weight"),
-      c->head_dim);
+      either (source, "attn.q_norm.weight", "attn.norm_q.weight"), c->head_dim);
   block->k_norm = block_vector (source, prefix,
-      either (source, "attn.k_norm.weight", "attn.norm_k.weight"),
-      c->head_dim);
+      either (source, "attn.k_norm.weight", "attn.norm_k.weight"), c->head_dim);
   block->qkv = block_qkv (source, prefix);
   block->out = block_matrix (source, prefix,
       either (source, "attn.out_proj.weight", "attn.to_out.0.weight"),
@@ -95,8 +94,8 @@ load_block (const Source *source, const gchar *prefix, gboolean adaln,
 
     block->adaln = block_matrix (source, prefix, "adaln_proj.linear.weight",
         rows, c->time_dim);
-    block->adaln_bias
-        = block_vector (source, prefix, "adaln_proj.linear.bias", rows);
+    block->adaln_bias =
+        block_vector (source, prefix, "adaln_proj.linear.bias", rows);
   }
 }
 
@@ -140,12 +139,12 @@ load_blocks (const Source *source, H3Transformer *t)
 
     load_block (source, prefix, FALSE, &t->refiner[i]);
   }
-  t->refiner_norm = h3_loader_vector1 (
-      source->loader, "token_refiner.final_norm.weight", c->hidden);
+  t->refiner_norm = h3_loader_vector1 (source->loader,
+      "token_refiner.final_norm.weight", c->hidden);
 
   for (gint i = 0; i < c->layers; i++) {
-    g_autofree gchar *prefix = g_strdup_printf (
-        "%s.%d.", either (source, "blocks", "transformer_blocks"), i);
+    g_autofree gchar *prefix = g_strdup_printf ("%s.%d.",
+        either (source, "blocks", "transformer_blocks"), i);
 
     load_block (source, prefix, TRUE, &t->blocks[i]);
   }
@@ -208,8 +207,8 @@ check (const Source *source, guint64 *weight_bytes, GError **error)
 static H3TensorSet *
 open_tensors (const H3Checkpoint *checkpoint, GError **error)
 {
-  const gchar *path
-      = h3_checkpoint_path (checkpoint, H3_COMPONENT_TRANSFORMER, error);
+  const gchar *path =
+      h3_checkpoint_path (checkpoint, H3_COMPONENT_TRANSFORMER, error);
 
   return path ? h3_tensor_set_open (path, error) : NULL;
 }
@@ -222,8 +221,8 @@ h3_transformer_plan (const H3Checkpoint *checkpoint,
   g_autoptr (H3Loader) loader = NULL;
   Source source = { .config = config };
 
-  if (!set
-      || !h3_transformer_config_read (config, set, &source.diffusers, error))
+  if (!set ||
+      !h3_transformer_config_read (config, set, &source.diffusers, error))
     return FALSE;
   loader = source.loader = h3_loader_new (set, WHAT);
   return check (&source, weight_bytes, error);
@@ -240,12 +239,12 @@ h3_transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
   H3TransformerConfig config;
   Source source = { .config = &config };
 
-  if (!set
-      || !h3_transformer_config_read (&config, set, &source.diffusers, error))
+  if (!set ||
+      !h3_transformer_config_read (&config, set, &source.diffusers, error))
     return NULL;
   loader = source.loader = h3_loader_new (set, WHAT);
-  if (!check (&source, NULL, error)
-      || !h3_loader_begin (loader, device, stop, progress, user_data, error))
+  if (!check (&source, NULL, error) ||
+      !h3_loader_begin (loader, device, stop, progress, user_data, error))
     return NULL;
 
   transformer = transformer_new (&config);

@@ -19,12 +19,11 @@ typedef struct {
 } Case;
 
 static const Case tiny = { "request_t2va.safetensors", 96, 64, 22, 4, 440204 };
-static const Case tiny_39
-    = { "request_t2va_39.safetensors", 64, 96, 39, 3, 7 };
+static const Case tiny_39 = { "request_t2va_39.safetensors", 64, 96, 39, 3, 7 };
 static const Case demo_22 = { "demo/t2va_22.safetensors", 96, 64, 22, 8, 1 };
 static const Case demo_39 = { "demo/t2va_39.safetensors", 96, 64, 39, 8, 2 };
-static const Case demo_portrait
-    = { "demo/t2va_portrait.safetensors", 64, 96, 22, 8, 3 };
+static const Case demo_portrait = { "demo/t2va_portrait.safetensors", 64, 96,
+  22, 8, 3 };
 
 /* A request's result, on the host. */
 typedef struct {
@@ -82,10 +81,10 @@ run (const Run *r, H3Transformer *transformer, const H3TestDevice *d,
   gint text_dim = h3_transformer_config (transformer)->text_dim;
   gsize n;
   g_autofree gfloat *embeds = h3_test_golden (r->c->file, "prompt_embeds", &n);
-  g_autofree gint32 *tags
-      = h3_test_golden_ints (r->c->file, "text_token_tags", NULL);
-  g_autoptr (H3Tensor) prompt
-      = h3_test_matrix (d->device, embeds, n / text_dim, text_dim);
+  g_autofree gint32 *tags =
+      h3_test_golden_ints (r->c->file, "text_token_tags", NULL);
+  g_autoptr (H3Tensor) prompt =
+      h3_test_matrix (d->device, embeds, n / text_dim, text_dim);
   g_autoptr (H3Tensor) video = NULL;
   g_autoptr (H3Tensor) audio = NULL;
   H3DenoiseRequest request = {
@@ -98,8 +97,8 @@ run (const Run *r, H3Transformer *transformer, const H3TestDevice *d,
   };
 
   g_assert_no_error (local);
-  h3_geometry_init (
-      &request.geometry, r->c->width, r->c->height, r->c->frames, &local);
+  h3_geometry_init (&request.geometry, r->c->width, r->c->height, r->c->frames,
+      &local);
   g_assert_no_error (local);
   result_clear (result);
   result->steps_reported = 0;
@@ -144,8 +143,8 @@ assert_same (const Result *a, const Result *b)
 static gboolean
 same (const Result *a, const Result *b)
 {
-  return a->n_video == b->n_video
-      && memcmp (a->video, b->video, a->n_video * sizeof (gfloat)) == 0;
+  return a->n_video == b->n_video &&
+         memcmp (a->video, b->video, a->n_video * sizeof (gfloat)) == 0;
 }
 
 static void
@@ -199,10 +198,10 @@ static void
 check_final (const Result *result, const Case *c)
 {
   gsize n_video, n_audio;
-  g_autofree gfloat *video
-      = h3_test_golden (c->file, "final_latents", &n_video);
-  g_autofree gfloat *audio
-      = h3_test_golden (c->file, "final_audio_latents", &n_audio);
+  g_autofree gfloat *video =
+      h3_test_golden (c->file, "final_latents", &n_video);
+  g_autofree gfloat *audio =
+      h3_test_golden (c->file, "final_audio_latents", &n_audio);
 
   g_assert_cmpuint (result->n_video, ==, n_video);
   g_assert_cmpuint (result->n_audio, ==, n_audio);
@@ -290,7 +289,8 @@ test_settings_matter (void)
   static const Run runs[] = {
     { .c = &tiny },
     { .c = &tiny, .schedule = H3_SCHEDULE_BETA },
-    { .c = &tiny, .schedule = H3_SCHEDULE_BETA,
+    { .c = &tiny,
+        .schedule = H3_SCHEDULE_BETA,
         .solver = H3_SOLVER_RES_MULTISTEP },
     { .c = &tiny, .solver = H3_SOLVER_RES_MULTISTEP },
     { .c = &tiny, .noise = H3_NOISE_SGLANG },
@@ -313,10 +313,100 @@ test_settings_matter (void)
   }
   /* 4 divides 1000: simple is uniform up to rounding */
   run_ok (&r, transformer, &d, &simple);
-  h3_test_assert_close (
-      simple.video, results[0].video, simple.n_video, FINAL_TOLERANCE);
+  h3_test_assert_close (simple.video, results[0].video, simple.n_video,
+      FINAL_TOLERANCE);
   for (guint i = 0; i < G_N_ELEMENTS (runs); i++)
     result_clear (&results[i]);
+}
+
+/* sampling.md 6.2 and 6.3 written down once more, in double and in ComfyUI's
+ * own form, for one number: y is the state, x what the model sees. */
+typedef struct {
+  gdouble y, d_prev;
+} Res;
+
+static gdouble
+res_advance (Res *s, const gfloat *sigma_v, gint i, gdouble d)
+{
+  gdouble sigma = sigma_v[i], next = sigma_v[i + 1];
+
+  if (i == 0 || next == 0) {
+    s->y += (s->y - d) / sigma * (next - sigma);
+  } else {
+    gdouble h = log (sigma / next);
+    gdouble c2 = log (sigma / sigma_v[i - 1]) / h;
+    gdouble phi1 = expm1 (-h) / -h, phi2 = (phi1 - 1) / -h;
+
+    s->y =
+        exp (-h) * s->y + h * ((phi1 - phi2 / c2) * d + phi2 / c2 * s->d_prev);
+  }
+  s->d_prev = d;
+  return s->y;
+}
+
+/* One stream's states out of what the model said; @k 1 and sigma_a = sigma_v
+ * for the video. */
+static void
+check_res_track (const H3TestTaps *taps, const gfloat *sigma_v,
+    const gfloat *sigma, gint steps, gdouble k, const gchar *in,
+    const gchar *velocity, const gchar *out, const gfloat *final, gsize n)
+{
+  g_autofree Res *state = g_new0 (Res, n);
+  g_autofree gfloat *want_in = g_new (gfloat, n);
+  g_autofree gfloat *want_out = g_new (gfloat, n);
+
+  for (gint i = 0; i < steps; i++) {
+    g_autofree gchar *name_in = g_strdup_printf ("step%d.%s", i, in);
+    g_autofree gchar *name_v = g_strdup_printf ("step%d.%s", i, velocity);
+    g_autofree gchar *name_out = g_strdup_printf ("step%d.%s", i, out);
+    const gfloat *x = h3_test_taps_get (taps, name_in, n);
+    const gfloat *v = h3_test_taps_get (taps, name_v, n);
+
+    for (gsize e = 0; e < n; e++) {
+      if (i == 0)
+        state[e].y = x[e];
+      want_in[e] = state[e].y * sigma[i] / sigma_v[i];
+      want_out[e] = res_advance (&state[e], sigma_v, i,
+          k * (want_in[e] + (gdouble) sigma[i] * v[e]));
+    }
+    h3_test_assert_close (x, want_in, n, 1e-6);
+    h3_test_assert_close (h3_test_taps_get (taps, name_out, n), want_out, n,
+        1e-6);
+  }
+  if (final)
+    for (gsize row = 0; row < n / 8; row++) /* [2, 8, T] <- [2 T, 8] */
+      for (gsize c = 0; c < 8; c++) {
+        gsize t = n / 16;
+        gfloat got = final[(row / t * 8 + c) * t + row % t];
+
+        g_assert_cmpfloat_with_epsilon (got, want_out[row * 8 + c] / k, 1e-5);
+      }
+}
+
+static void
+test_res_multistep (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_auto (H3TestDevice) d = { NULL, NULL };
+  g_auto (H3TestTaps) taps = { 0 };
+  g_auto (Result) result = { 0 };
+  g_autoptr (H3Transformer) transformer = NULL;
+  g_autoptr (H3Schedule) s = h3_schedule_new (H3_SCHEDULE_BETA, 4, SHIFT_V,
+      SHIFT_A, NULL, NULL, 0, &error);
+  Run r = { .c = &tiny,
+    .schedule = H3_SCHEDULE_BETA,
+    .solver = H3_SOLVER_RES_MULTISTEP,
+    .tap = &taps.tap };
+
+  g_assert_no_error (error);
+  h3_test_device_init (&d, 2);
+  h3_test_taps_init (&taps);
+  transformer = h3_test_load (h3_test_tiny_dir (), d.device);
+  run_ok (&r, transformer, &d, &result);
+  check_res_track (&taps, s->sigma_v, s->sigma_v, 4, 1, "latents_in",
+      "video_velocity", "latents_out", NULL, result.n_video);
+  check_res_track (&taps, s->sigma_v, s->sigma_a, 4, SHIFT_V / SHIFT_A,
+      "audio_in", "audio_velocity", "audio_out", result.audio, result.n_audio);
 }
 
 /* At any question, in the session's making as in a step; what follows on the
@@ -390,8 +480,8 @@ test_not_finite (void)
   run_ok (&r, transformer, &d, &before);
   check_poison (transformer, &d, "step0.latents_in", "video", "step 1 of 4");
   check_poison (transformer, &d, "step2.latents_in", "video", "step 3 of 4");
-  check_poison (
-      transformer, &d, "step1.audio_velocity", "audio", "step 2 of 4");
+  check_poison (transformer, &d, "step1.audio_velocity", "audio",
+      "step 2 of 4");
   run_ok (&r, transformer, &d, &after);
   assert_same (&before, &after);
 }
@@ -401,8 +491,8 @@ test_bad_prompt (void)
 {
   static const gint32 bad_tags[] = { 1, 1, 7 };
   g_autoptr (GError) error = NULL;
-  g_autoptr (H3Schedule) schedule = h3_schedule_new (
-      H3_SCHEDULE_UNIFORM, 2, SHIFT_V, SHIFT_A, NULL, NULL, 0, &error);
+  g_autoptr (H3Schedule) schedule = h3_schedule_new (H3_SCHEDULE_UNIFORM, 2,
+      SHIFT_V, SHIFT_A, NULL, NULL, 0, &error);
   g_auto (H3TestDevice) d = { NULL, NULL };
   g_autofree gfloat *values = g_new0 (gfloat, 3 * 48);
   g_autoptr (H3Transformer) transformer = NULL;
@@ -425,16 +515,16 @@ test_bad_prompt (void)
   values[17] = NAN;
   nan = h3_test_matrix (d.device, values, 3, 40);
 
-  g_assert_false (h3_denoise (transformer, d.stream, &request, wide, NULL,
-      NULL, NULL, NULL, NULL, &video, &audio, &error));
+  g_assert_false (h3_denoise (transformer, d.stream, &request, wide, NULL, NULL,
+      NULL, NULL, NULL, &video, &audio, &error));
   h3_test_assert_h3_error (error, H3_ERROR_FORMAT, "[3, 48]", "[3, 40]");
   g_clear_error (&error);
-  g_assert_false (h3_denoise (transformer, d.stream, &request, narrow,
-      bad_tags, NULL, NULL, NULL, NULL, &video, &audio, &error));
+  g_assert_false (h3_denoise (transformer, d.stream, &request, narrow, bad_tags,
+      NULL, NULL, NULL, NULL, &video, &audio, &error));
   h3_test_assert_h3_error (error, H3_ERROR_FORMAT, "tag 7", "row 2");
   g_clear_error (&error);
-  g_assert_false (h3_denoise (transformer, d.stream, &request, nan, NULL,
-      NULL, NULL, NULL, NULL, &video, &audio, &error));
+  g_assert_false (h3_denoise (transformer, d.stream, &request, nan, NULL, NULL,
+      NULL, NULL, NULL, &video, &audio, &error));
   h3_test_assert_h3_error (error, H3_ERROR_NUMERIC, "step 1 of 2");
   g_clear_error (&error);
   g_assert_null (video);
@@ -449,6 +539,7 @@ h3_test_add_denoise (void)
   g_test_add_func ("/denoise/layouts", test_layouts);
   g_test_add_func ("/denoise/repeatable", test_repeatable);
   g_test_add_func ("/denoise/settings-matter", test_settings_matter);
+  g_test_add_func ("/denoise/res-multistep", test_res_multistep);
   g_test_add_func ("/denoise/cancel", test_cancel);
   g_test_add_func ("/denoise/not-finite", test_not_finite);
   g_test_add_func ("/denoise/bad-prompt", test_bad_prompt);

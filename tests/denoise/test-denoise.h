@@ -33,8 +33,8 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (H3TestDevice, h3_test_device_clear)
 /* The FL2VA transformer of the checkpoint at @path. */
 H3Transformer *h3_test_load (const gchar *path, H3Device *device);
 /* A matrix on the device. */
-H3Tensor *h3_test_matrix (
-    H3Device *device, const gfloat *values, gint64 rows, gint64 cols);
+H3Tensor *h3_test_matrix (H3Device *device, const gfloat *values, gint64 rows,
+    gint64 cols);
 
 /* Keeps what a tap shows: name -> values. */
 typedef struct {
@@ -46,8 +46,8 @@ void h3_test_taps_init (H3TestTaps *taps);
 void h3_test_taps_clear (H3TestTaps *taps);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (H3TestTaps, h3_test_taps_clear)
 /* The values shown as @name, @n of them; the test fails when there are none. */
-const gfloat *h3_test_taps_get (
-    const H3TestTaps *taps, const gchar *name, gsize n);
+const gfloat *h3_test_taps_get (const H3TestTaps *taps, const gchar *name,
+    gsize n);
 
 /* A stop that says yes at the @after-th question (0: the first). */
 typedef struct {

@@ -11,12 +11,28 @@ test_lengths (void)
 {
   /* aligned frames, latent frames, audio latents: the whole table */
   static const gint table[][3] = {
-    { 5, 2, 8 }, { 22, 7, 37 }, { 39, 12, 65 }, { 56, 17, 93 },
-    { 73, 22, 122 }, { 90, 27, 150 }, { 107, 32, 178 }, { 124, 37, 207 },
-    { 141, 42, 235 }, { 158, 47, 263 }, { 175, 52, 292 }, { 192, 57, 320 },
-    { 209, 62, 348 }, { 226, 67, 377 }, { 243, 72, 405 }, { 260, 77, 433 },
-    { 277, 82, 462 }, { 294, 87, 490 }, { 311, 92, 518 }, { 328, 97, 547 },
-    { 345, 102, 575 }, { 362, 107, 603 },
+    { 5, 2, 8 },
+    { 22, 7, 37 },
+    { 39, 12, 65 },
+    { 56, 17, 93 },
+    { 73, 22, 122 },
+    { 90, 27, 150 },
+    { 107, 32, 178 },
+    { 124, 37, 207 },
+    { 141, 42, 235 },
+    { 158, 47, 263 },
+    { 175, 52, 292 },
+    { 192, 57, 320 },
+    { 209, 62, 348 },
+    { 226, 67, 377 },
+    { 243, 72, 405 },
+    { 260, 77, 433 },
+    { 277, 82, 462 },
+    { 294, 87, 490 },
+    { 311, 92, 518 },
+    { 328, 97, 547 },
+    { 345, 102, 575 },
+    { 362, 107, 603 },
   };
 
   for (guint k = 0; k < G_N_ELEMENTS (table); k++) {
@@ -34,18 +50,17 @@ test_lengths (void)
 static void
 test_requested_lengths (void)
 {
-  static const gint frames[][2]
-      = { { 1, 5 }, { 4, 5 }, { 5, 5 }, { 6, 22 }, { 22, 22 }, { 96, 107 },
-          { 120, 124 }, { 124, 124 }, { 125, 141 } };
-  static const gint seconds[][2]
-      = { { 5, 124 }, { 6, 158 }, { 10, 243 }, { 15, 362 } };
+  static const gint frames[][2] = { { 1, 5 }, { 4, 5 }, { 5, 5 }, { 6, 22 },
+    { 22, 22 }, { 96, 107 }, { 120, 124 }, { 124, 124 }, { 125, 141 } };
+  static const gint seconds[][2] = { { 5, 124 }, { 6, 158 }, { 10, 243 },
+    { 15, 362 } };
 
   for (guint i = 0; i < G_N_ELEMENTS (frames); i++)
     g_assert_cmpint (h3_align_frames (frames[i][0]), ==, frames[i][1]);
   for (guint i = 0; i < G_N_ELEMENTS (seconds); i++)
-    g_assert_cmpint (
-        h3_align_frames (h3_frames_of_duration (seconds[i][0] * SECOND)), ==,
-        seconds[i][1]);
+    g_assert_cmpint (h3_align_frames (
+                         h3_frames_of_duration (seconds[i][0] * SECOND)),
+        ==, seconds[i][1]);
 }
 
 static void
@@ -64,8 +79,7 @@ test_durations (void)
 }
 
 static void
-check_canvas (gint width, gint height, const gchar *first,
-    const gchar *second)
+check_canvas (gint width, gint height, const gchar *first, const gchar *second)
 {
   g_autoptr (GError) error = NULL;
 
@@ -101,9 +115,8 @@ test_aspects (void)
     { 4, 3, 1024, 768 }, { 1, 1, 768, 768 }, { 3, 4, 768, 1024 },
     { 9, 16, 768, 1344 }, { 4, 1, 2016, 512 }, { 1, 4, 512, 2016 },
     { 1920, 1080, 1344, 768 } };
-  static const gint bad[][2]
-      = { { 401, 100 }, { 1, 5 }, { 0, 1 }, { 1, 0 }, { -16, 9 },
-          { G_MAXINT, 1 }, { 1, G_MAXINT } };
+  static const gint bad[][2] = { { 401, 100 }, { 1, 5 }, { 0, 1 }, { 1, 0 },
+    { -16, 9 }, { G_MAXINT, 1 }, { 1, G_MAXINT } };
 
   for (guint i = 0; i < G_N_ELEMENTS (table); i++) {
     g_autoptr (GError) error = NULL;
@@ -118,8 +131,8 @@ test_aspects (void)
     g_autoptr (GError) error = NULL;
     gint width, height;
 
-    g_assert_false (h3_canvas_of_aspect (
-        bad[i][0], bad[i][1], &width, &height, &error));
+    g_assert_false (
+        h3_canvas_of_aspect (bad[i][0], bad[i][1], &width, &height, &error));
     h3_test_assert_h3_error (error, H3_ERROR_SETTINGS, "1:4 to 4:1");
   }
 }

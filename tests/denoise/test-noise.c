@@ -21,8 +21,8 @@ randn (guint64 seed, gsize n)
 static void
 test_raw (void)
 {
-  static const guint32 want[]
-      = { 1608637542u, 3421126067u, 4083286876u, 787846414u };
+  static const guint32 want[] = { 1608637542u, 3421126067u, 4083286876u,
+    787846414u };
   H3Generator a, b;
 
   h3_generator_seed (&a, 42);
@@ -44,11 +44,12 @@ test_golden (void)
 
   for (guint s = 0; s < G_N_ELEMENTS (seeds); s++)
     for (guint i = 0; i < G_N_ELEMENTS (lengths); i++) {
-      g_autofree gchar *name = g_strdup_printf ("seed%" G_GUINT64_FORMAT
-          "_n%" G_GSIZE_FORMAT, seeds[s], lengths[i]);
+      g_autofree gchar *name =
+          g_strdup_printf ("seed%" G_GUINT64_FORMAT "_n%" G_GSIZE_FORMAT,
+              seeds[s], lengths[i]);
       gsize n;
-      g_autofree gfloat *want
-          = h3_test_golden ("torch_randn.safetensors", name, &n);
+      g_autofree gfloat *want =
+          h3_test_golden ("torch_randn.safetensors", name, &n);
       g_autofree gfloat *got = randn (seeds[s], lengths[i]);
 
       g_assert_cmpuint (n, ==, lengths[i]);
@@ -62,15 +63,15 @@ test_continued (void)
   static const guint64 seeds[] = { 0, 42, 440204 };
 
   for (guint s = 0; s < G_N_ELEMENTS (seeds); s++) {
-    g_autofree gchar *name_a
-        = g_strdup_printf ("seed%" G_GUINT64_FORMAT "_seq_a", seeds[s]);
-    g_autofree gchar *name_b
-        = g_strdup_printf ("seed%" G_GUINT64_FORMAT "_seq_b", seeds[s]);
+    g_autofree gchar *name_a =
+        g_strdup_printf ("seed%" G_GUINT64_FORMAT "_seq_a", seeds[s]);
+    g_autofree gchar *name_b =
+        g_strdup_printf ("seed%" G_GUINT64_FORMAT "_seq_b", seeds[s]);
     gsize n_a, n_b;
-    g_autofree gfloat *want_a
-        = h3_test_golden ("torch_randn.safetensors", name_a, &n_a);
-    g_autofree gfloat *want_b
-        = h3_test_golden ("torch_randn.safetensors", name_b, &n_b);
+    g_autofree gfloat *want_a =
+        h3_test_golden ("torch_randn.safetensors", name_a, &n_a);
+    g_autofree gfloat *want_b =
+        h3_test_golden ("torch_randn.safetensors", name_b, &n_b);
     g_autofree gfloat *got_a = g_new (gfloat, n_a);
     g_autofree gfloat *got_b = g_new (gfloat, n_b);
     H3Generator generator;
@@ -88,16 +89,15 @@ static void
 test_vectors (void)
 {
   static const gfloat latent[] = { 1.9269153f, 1.4872841f, 0.9007172f,
-    -2.1055210f, 0.6784185f, -1.2345449f, -0.0430675f, -1.6046669f,
-    -0.7521353f, 1.6487230f, -0.3924786f, -1.4036071f, -0.7278813f,
-    -0.5594302f, -0.7688389f, 0.7624454f, 1.6423169f, -0.1595975f };
-  static const gfloat rows_end[]
-      = { -0.5617774f, -0.4788385f, -0.7523331f, -0.4768685f };
+    -2.1055210f, 0.6784185f, -1.2345449f, -0.0430675f, -1.6046669f, -0.7521353f,
+    1.6487230f, -0.3924786f, -1.4036071f, -0.7278813f, -0.5594302f, -0.7688389f,
+    0.7624454f, 1.6423169f, -0.1595975f };
+  static const gfloat rows_end[] = { -0.5617774f, -0.4788385f, -0.7523331f,
+    -0.4768685f };
   static const gfloat ragged[] = { 1.9269153f, 1.4872841f, 0.9007172f,
     -2.1055210f, -0.7581311f, 1.0783176f, 0.8008006f, 1.6806206f, 0.3558599f,
-    -0.6866230f, -0.4933563f, 0.2414878f, -0.2316243f, 0.0417595f,
-    -0.2515753f, 0.8598585f, -0.3097268f, -0.3957105f, 0.8034093f,
-    -0.6215954f };
+    -0.6866230f, -0.4933563f, 0.2414878f, -0.2316243f, 0.0417595f, -0.2515753f,
+    0.8598585f, -0.3097268f, -0.3957105f, 0.8034093f, -0.6215954f };
   g_autofree gfloat *a = randn (42, 24 * 2 * 2 * 2);
   g_autofree gfloat *b = randn (42, 74 * 32);
   g_autofree gfloat *c = randn (42, 20);
@@ -182,15 +182,15 @@ test_modes (void)
 
   /* latent (0, 0, 0, x) is row x / 2, column x % 2 */
   for (guint x = 0; x < G_N_ELEMENTS (video); x++)
-    g_assert_cmpfloat_with_epsilon (
-        diffusers.video[x / 2 * 96 + x % 2], video[x], TOLERANCE);
+    g_assert_cmpfloat_with_epsilon (diffusers.video[x / 2 * 96 + x % 2],
+        video[x], TOLERANCE);
   g_assert_cmpmem (diffusers.video, n_video * sizeof (gfloat), sglang.video,
       n_video * sizeof (gfloat));
   g_assert_cmpmem (diffusers.video, n_video * sizeof (gfloat), comfy.video,
       n_video * sizeof (gfloat));
 
-  h3_test_assert_max_abs (
-      diffusers.audio, audio, G_N_ELEMENTS (audio), TOLERANCE);
+  h3_test_assert_max_abs (diffusers.audio, audio, G_N_ELEMENTS (audio),
+      TOLERANCE);
   h3_test_assert_max_abs (sglang.audio, video, G_N_ELEMENTS (video), TOLERANCE);
   for (guint t = 0; t < G_N_ELEMENTS (audio); t++)
     g_assert_cmpfloat_with_epsilon (comfy.audio[t * 32], audio[t], TOLERANCE);

@@ -40,8 +40,8 @@ test_worked (void)
   static const gdouble w[] = { -4.655911180, -0.524728944, 3.606453292,
     7.737635528, 11.868817764, 16, 20.131182236, 24.262364472, 28.393546708,
     32.524728944 };
-  static const gdouble t[] = { 17, 18.666666667, 25.333333333, 32,
-    38.666666667, 45.333333333, 47 };
+  static const gdouble t[] = { 17, 18.666666667, 25.333333333, 32, 38.666666667,
+    45.333333333, 47 };
   g_auto (H3Packing) packing = { 0 };
 
   pack (&packing, 320, 192, 22, 17);
@@ -55,10 +55,8 @@ test_worked (void)
   for (gint i = 0; i < 17; i++)
     check_row (&packing, i, H3_TAG_TEXT, H3_CLOCK_VIDEO, i, 0, 0);
   for (gint i = 0; i < 37; i++) {
-    check_row (
-        &packing, 17 + i, H3_TAG_AUDIO, H3_CLOCK_AUDIO, 17 + i, 0, w[0]);
-    check_row (
-        &packing, 54 + i, H3_TAG_AUDIO, H3_CLOCK_AUDIO, 17 + i, 0, w[9]);
+    check_row (&packing, 17 + i, H3_TAG_AUDIO, H3_CLOCK_AUDIO, 17 + i, 0, w[0]);
+    check_row (&packing, 54 + i, H3_TAG_AUDIO, H3_CLOCK_AUDIO, 17 + i, 0, w[9]);
   }
   for (gint m = 0; m < 7; m++)
     for (gint i = 0; i < 6; i++)
@@ -95,8 +93,8 @@ test_production (void)
     g_assert_cmpfloat_with_epsilon (first[2], sizes[i].w_first, PRINTED);
     g_assert_cmpfloat_with_epsilon (last[1], sizes[i].h_last, PRINTED);
     g_assert_cmpfloat_with_epsilon (last[2], sizes[i].w_last, PRINTED);
-    g_assert_cmpfloat_with_epsilon (
-        second[2] - first[2], sizes[i].step, 2 * PRINTED);
+    g_assert_cmpfloat_with_epsilon (second[2] - first[2], sizes[i].step,
+        2 * PRINTED);
     g_assert_cmpfloat (first[0], ==, 256);
   }
 }
@@ -137,11 +135,11 @@ check_golden (const gchar *file, gint width, gint height, gint frames)
 {
   g_auto (H3Packing) packing = { 0 };
   gsize n_text, n_tags, n_positions;
-  g_autofree gint32 *text
-      = h3_test_golden_ints (file, "text_token_tags", &n_text);
+  g_autofree gint32 *text =
+      h3_test_golden_ints (file, "text_token_tags", &n_text);
   g_autofree gint32 *tags = h3_test_golden_ints (file, "token_tags", &n_tags);
-  g_autofree gdouble *positions
-      = golden_doubles (file, "position_ids", &n_positions);
+  g_autofree gdouble *positions =
+      golden_doubles (file, "position_ids", &n_positions);
 
   pack (&packing, width, height, frames, n_text);
   g_assert_cmpuint (n_tags, ==, packing.rows);
@@ -150,10 +148,10 @@ check_golden (const gchar *file, gint width, gint height, gint frames)
   g_assert_cmpmem (packing.position, 3 * packing.rows * sizeof (gdouble),
       positions, n_positions * sizeof (gdouble));
   check_indices (file, "text_indices", 0, packing.text_rows);
-  check_indices (
-      file, "audio_indices", packing.first_audio, packing.audio_rows);
-  check_indices (
-      file, "video_indices", packing.first_video, packing.video_rows);
+  check_indices (file, "audio_indices", packing.first_audio,
+      packing.audio_rows);
+  check_indices (file, "video_indices", packing.first_video,
+      packing.video_rows);
 }
 
 static void

@@ -12,8 +12,8 @@ static H3Schedule *
 schedule_new (H3ScheduleKind kind, gint steps, gdouble shift_v, gdouble shift_a)
 {
   g_autoptr (GError) error = NULL;
-  H3Schedule *schedule = h3_schedule_new (
-      kind, steps, shift_v, shift_a, NULL, NULL, 0, &error);
+  H3Schedule *schedule =
+      h3_schedule_new (kind, steps, shift_v, shift_a, NULL, NULL, 0, &error);
 
   g_assert_no_error (error);
   return schedule;
@@ -35,12 +35,12 @@ test_golden (void)
     g_autofree gchar *name_v = g_strdup_printf ("shift12_n%d", points[i]);
     g_autofree gchar *name_a = g_strdup_printf ("shift3_n%d", points[i]);
     gsize n;
-    g_autofree gfloat *sigma_v
-        = h3_test_golden ("schedule.safetensors", name_v, &n);
-    g_autofree gfloat *sigma_a
-        = h3_test_golden ("schedule.safetensors", name_a, NULL);
-    g_autoptr (H3Schedule) s
-        = schedule_new (H3_SCHEDULE_UNIFORM, points[i] - 1, 12, 3);
+    g_autofree gfloat *sigma_v =
+        h3_test_golden ("schedule.safetensors", name_v, &n);
+    g_autofree gfloat *sigma_a =
+        h3_test_golden ("schedule.safetensors", name_a, NULL);
+    g_autoptr (H3Schedule) s =
+        schedule_new (H3_SCHEDULE_UNIFORM, points[i] - 1, 12, 3);
 
     g_assert_cmpuint (n, ==, points[i]);
     g_assert_cmpint (s->steps, ==, points[i] - 1);
@@ -64,10 +64,10 @@ test_uniform_tables (void)
 {
   static const gfloat s12_4[] = { 1, 0.972972989f, 0.923076928f, 0.800000012f,
     0 };
-  static const gfloat t12_4[]
-      = { 0, 0.0270270109f, 0.0769230723f, 0.199999988f };
-  static const gfloat s6_4[]
-      = { 1, 0.947368443f, 0.857142866f, 0.666666687f, 0 };
+  static const gfloat t12_4[] = { 0, 0.0270270109f, 0.0769230723f,
+    0.199999988f };
+  static const gfloat s6_4[] = { 1, 0.947368443f, 0.857142866f, 0.666666687f,
+    0 };
   static const gfloat t6_4[] = { 0, 0.052631557f, 0.142857134f, 0.333333313f };
   static const gfloat s3_4[] = { 1, 0.899999976f, 0.75f, 0.5f, 0 };
   static const gfloat s12_8[] = { 1, 0.988235295f, 0.972972989f, 0.952380955f,
@@ -78,8 +78,8 @@ test_uniform_tables (void)
     0.959999979f, 0.943820238f, 0.923076928f, 0.895522356f, 0.857142806f,
     0.800000012f, 0.705882311f, 0.521739125f, 0 };
   static const gfloat s3_12[] = { 1, 0.970588207f, 0.93750006f, 0.899999976f,
-    0.857142806f, 0.807692349f, 0.75f, 0.681818187f, 0.599999964f, 0.5f,
-    0.375f, 0.214285716f, 0 };
+    0.857142806f, 0.807692349f, 0.75f, 0.681818187f, 0.599999964f, 0.5f, 0.375f,
+    0.214285716f, 0 };
   static const gfloat s12_11[] = { 1, 0.991735458f, 0.981818199f, 0.969696999f,
     0.954545438f, 0.935064912f, 0.909090936f, 0.872727275f, 0.818181872f,
     0.727272749f, 0.545454562f, 0 };
@@ -89,10 +89,8 @@ test_uniform_tables (void)
   g_autoptr (H3Schedule) four = schedule_new (H3_SCHEDULE_UNIFORM, 4, 12, 3);
   g_autoptr (H3Schedule) turbo = schedule_new (H3_SCHEDULE_UNIFORM, 4, 6, 3);
   g_autoptr (H3Schedule) eight = schedule_new (H3_SCHEDULE_UNIFORM, 8, 12, 3);
-  g_autoptr (H3Schedule) eleven
-      = schedule_new (H3_SCHEDULE_UNIFORM, 11, 12, 3);
-  g_autoptr (H3Schedule) twelve
-      = schedule_new (H3_SCHEDULE_UNIFORM, 12, 12, 3);
+  g_autoptr (H3Schedule) eleven = schedule_new (H3_SCHEDULE_UNIFORM, 11, 12, 3);
+  g_autoptr (H3Schedule) twelve = schedule_new (H3_SCHEDULE_UNIFORM, 12, 12, 3);
 
   check_list (four->sigma_v, s12_4, 5);
   check_list (four->t_v, t12_4, 4);
@@ -115,17 +113,20 @@ test_default_spots (void)
     gint i;
     gfloat v, a;
   } spots[] = {
-    { 1, 0.998266876f, 0.993103445f }, { 10, 0.979079485f, 0.92125982f },
-    { 24, 0.92592597f, 0.75757575f }, { 40, 0.729729712f, 0.402985036f },
-    { 47, 0.338028222f, 0.113207579f }, { 48, 0.200000003f, 0.0588235296f },
+    { 1, 0.998266876f, 0.993103445f },
+    { 10, 0.979079485f, 0.92125982f },
+    { 24, 0.92592597f, 0.75757575f },
+    { 40, 0.729729712f, 0.402985036f },
+    { 47, 0.338028222f, 0.113207579f },
+    { 48, 0.200000003f, 0.0588235296f },
   };
   g_autoptr (H3Schedule) s = schedule_new (H3_SCHEDULE_UNIFORM, 49, 12, 3);
 
   for (guint i = 0; i < G_N_ELEMENTS (spots); i++) {
-    g_assert_cmpfloat_with_epsilon (
-        s->sigma_v[spots[i].i], spots[i].v, TOLERANCE);
-    g_assert_cmpfloat_with_epsilon (
-        s->sigma_a[spots[i].i], spots[i].a, TOLERANCE);
+    g_assert_cmpfloat_with_epsilon (s->sigma_v[spots[i].i], spots[i].v,
+        TOLERANCE);
+    g_assert_cmpfloat_with_epsilon (s->sigma_a[spots[i].i], spots[i].a,
+        TOLERANCE);
   }
 }
 
@@ -136,8 +137,8 @@ test_uniform_shape (void)
   static const gint steps[] = { 1, 2, 3, 14, 15, 16, 31, 47, 100, 999, 10000 };
 
   for (guint i = 0; i < G_N_ELEMENTS (steps); i++) {
-    g_autoptr (H3Schedule) s
-        = schedule_new (H3_SCHEDULE_UNIFORM, steps[i], 12, 3);
+    g_autoptr (H3Schedule) s =
+        schedule_new (H3_SCHEDULE_UNIFORM, steps[i], 12, 3);
 
     g_assert_cmpint (s->steps, ==, steps[i]);
     g_assert_cmpfloat (s->sigma_v[0], ==, 1);
@@ -161,8 +162,7 @@ check_beta_indices (gint steps, const gint *indices, gint n)
 
   g_assert_cmpint (s->steps, ==, n);
   for (gint i = 0; i < n; i++)
-    g_assert_cmpint (
-        (gint) lrintf (s->sigma_v[i] * 1000) - 1, ==, indices[i]);
+    g_assert_cmpint ((gint) lrintf (s->sigma_v[i] * 1000) - 1, ==, indices[i]);
 }
 
 static void
@@ -171,18 +171,15 @@ test_beta (void)
   static const gint n4[] = { 999, 823, 500, 176 };
   static const gint n6[] = { 999, 908, 724, 500, 275, 91 };
   static const gint n8[] = { 999, 942, 823, 670, 500, 329, 176, 57 };
-  static const gint n10[]
-      = { 999, 959, 876, 765, 637, 500, 362, 234, 123, 40 };
-  static const gint n12[]
-      = { 999, 970, 908, 823, 724, 614, 500, 385, 275, 176, 91, 29 };
+  static const gint n10[] = { 999, 959, 876, 765, 637, 500, 362, 234, 123, 40 };
+  static const gint n12[] = { 999, 970, 908, 823, 724, 614, 500, 385, 275, 176,
+    91, 29 };
   static const gint n16[] = { 999, 981, 942, 888, 823, 750, 670, 586, 500, 413,
     329, 249, 176, 111, 57, 18 };
   static const gint n20[] = { 999, 986, 959, 922, 876, 823, 765, 703, 637, 569,
     500, 430, 362, 296, 234, 176, 123, 77, 40, 13 };
-  static const gfloat v4[]
-      = { 1, 0.982511938f, 0.923360527f, 0.720732987f, 0 };
-  static const gfloat a4[]
-      = { 1, 0.933534794f, 0.750749409f, 0.392171389f, 0 };
+  static const gfloat v4[] = { 1, 0.982511938f, 0.923360527f, 0.720732987f, 0 };
+  static const gfloat a4[] = { 1, 0.933534794f, 0.750749409f, 0.392171389f, 0 };
   static const gfloat v8[] = { 1, 0.994988143f, 0.982511938f, 0.9607445f,
     0.923360527f, 0.855291545f, 0.720732987f, 0.4249084f, 0 };
   static const gfloat a8[] = { 1, 0.980249533f, 0.933534794f, 0.859521645f,
@@ -230,11 +227,10 @@ test_simple (void)
   static const gfloat v20[] = { 1, 0.995633185f, 0.990825653f, 0.985507309f,
     0.979591846f, 0.972972989f, 0.965517223f, 0.957055211f, 0.947368383f,
     0.93617022f, 0.923076928f, 0.907562971f, 0.888888896f, 0.865979373f,
-    0.837209284f, 0.800000012f, 0.75f, 0.679245293f, 0.571428597f,
-    0.387096792f, 0 };
+    0.837209284f, 0.800000012f, 0.75f, 0.679245293f, 0.571428597f, 0.387096792f,
+    0 };
   static const gint n6[] = { 999, 833, 666, 499, 333, 166 };
-  g_autoptr (H3Schedule) twenty
-      = schedule_new (H3_SCHEDULE_SIMPLE, 20, 12, 3);
+  g_autoptr (H3Schedule) twenty = schedule_new (H3_SCHEDULE_SIMPLE, 20, 12, 3);
   g_autoptr (H3Schedule) six = schedule_new (H3_SCHEDULE_SIMPLE, 6, 1, 1);
   g_autoptr (H3Schedule) all = schedule_new (H3_SCHEDULE_SIMPLE, 1000, 12, 3);
 
@@ -251,8 +247,8 @@ test_explicit (void)
   static const gdouble v[] = { 1, 0.923076928, 0.8, 0 };
   static const gdouble a[] = { 0.9, 0.5, 0.1, 0 };
   g_autoptr (GError) error = NULL;
-  g_autoptr (H3Schedule) both = h3_schedule_new (
-      H3_SCHEDULE_EXPLICIT, 20, 12, 3, v, a, 4, &error);
+  g_autoptr (H3Schedule) both =
+      h3_schedule_new (H3_SCHEDULE_EXPLICIT, 20, 12, 3, v, a, 4, &error);
   g_autoptr (H3Schedule) derived = NULL;
 
   g_assert_no_error (error);
@@ -263,8 +259,8 @@ test_explicit (void)
   }
   g_assert_cmpfloat (both->t_a[0], ==, 1.0f - 0.9f);
 
-  derived = h3_schedule_new (
-      H3_SCHEDULE_EXPLICIT, 0, 12, 3, v, NULL, 4, &error);
+  derived =
+      h3_schedule_new (H3_SCHEDULE_EXPLICIT, 0, 12, 3, v, NULL, 4, &error);
   g_assert_no_error (error);
   g_assert_cmpfloat (derived->sigma_a[0], ==, 1);
   g_assert_cmpfloat_with_epsilon (derived->sigma_a[1], 0.75, TOLERANCE);
@@ -278,8 +274,8 @@ check_bad (H3ScheduleKind kind, gint steps, gdouble shift_v, gdouble shift_a,
 {
   g_autoptr (GError) error = NULL;
 
-  g_assert_null (h3_schedule_new (
-      kind, steps, shift_v, shift_a, NULL, NULL, 0, &error));
+  g_assert_null (
+      h3_schedule_new (kind, steps, shift_v, shift_a, NULL, NULL, 0, &error));
   h3_test_assert_h3_error (error, H3_ERROR_SETTINGS, text);
 }
 

@@ -10,8 +10,8 @@ static H3Schedule *
 beta_schedule (gint steps)
 {
   g_autoptr (GError) error = NULL;
-  H3Schedule *schedule = h3_schedule_new (
-      H3_SCHEDULE_BETA, steps, 12, 3, NULL, NULL, 0, &error);
+  H3Schedule *schedule =
+      h3_schedule_new (H3_SCHEDULE_BETA, steps, 12, 3, NULL, NULL, 0, &error);
 
   g_assert_no_error (error);
   return schedule;
@@ -33,8 +33,8 @@ advance (State *state, const H3SolverStep *step, gdouble v)
 {
   gdouble d = (model_input (state, step) + step->sigma_t * v) * step->d_scale;
 
-  state->x = step->a * state->x + step->b * d
-      + (step->c != 0 ? step->c * state->d_prev : 0);
+  state->x = step->a * state->x + step->b * d +
+             (step->c != 0 ? step->c * state->d_prev : 0);
   state->d_prev = d;
 }
 
@@ -55,8 +55,8 @@ test_coefficients (void)
     { 0.49329851, 1.239878, -0.73317653 },
   };
   g_autoptr (H3Schedule) schedule = beta_schedule (12);
-  g_autoptr (H3SolverPlan) plan
-      = h3_solver_plan_new (H3_SOLVER_RES_MULTISTEP, schedule, 4);
+  g_autoptr (H3SolverPlan) plan =
+      h3_solver_plan_new (H3_SOLVER_RES_MULTISTEP, schedule, 4);
 
   g_assert_cmpint (plan->steps, ==, 12);
   for (gint i = 1; i < 11; i++) {
@@ -71,9 +71,9 @@ test_coefficients (void)
     g_assert_cmpfloat (plan->audio[i].c, ==, step->c);
   }
   for (gint i = 0; i < 12; i++)
-    g_assert_cmpfloat_with_epsilon (
-        (gdouble) plan->video[i].a + plan->video[i].b + plan->video[i].c, 1,
-        3e-7);
+    g_assert_cmpfloat_with_epsilon ((gdouble) plan->video[i].a +
+                                        plan->video[i].b + plan->video[i].c,
+        1, 3e-7);
   /* the ends are Euler */
   g_assert_cmpfloat (plan->video[0].c, ==, 0);
   g_assert_cmpfloat (plan->video[11].c, ==, 0);
@@ -108,8 +108,8 @@ static void
 test_worked_euler (void)
 {
   g_autoptr (H3Schedule) schedule = beta_schedule (4);
-  g_autoptr (H3SolverPlan) plan
-      = h3_solver_plan_new (H3_SOLVER_EULER, schedule, 4);
+  g_autoptr (H3SolverPlan) plan =
+      h3_solver_plan_new (H3_SOLVER_EULER, schedule, 4);
   State video = { 1.5, NAN }, audio = { -0.8, NAN };
 
   for (gint i = 0; i < 4; i++) {
@@ -127,8 +127,8 @@ static void
 test_worked_res (void)
 {
   g_autoptr (H3Schedule) schedule = beta_schedule (4);
-  g_autoptr (H3SolverPlan) plan
-      = h3_solver_plan_new (H3_SOLVER_RES_MULTISTEP, schedule, 4);
+  g_autoptr (H3SolverPlan) plan =
+      h3_solver_plan_new (H3_SOLVER_RES_MULTISTEP, schedule, 4);
   State video = { 1.5, NAN }, audio = { -0.8, NAN };
 
   g_assert_cmpfloat_with_epsilon (plan->video[1].a, 0.939795733, 1e-7);
@@ -147,11 +147,11 @@ test_worked_res (void)
     g_assert_cmpfloat_with_epsilon (video.x, worked[i].x_res, 5e-7);
     g_assert_cmpfloat_with_epsilon (audio.x, worked[i].y_res, 5e-7);
     if (i < 3)
-      g_assert_cmpfloat_with_epsilon (
-          model_input (&audio, &plan->audio[i + 1]), worked[i].xa_res, 5e-7);
+      g_assert_cmpfloat_with_epsilon (model_input (&audio, &plan->audio[i + 1]),
+          worked[i].xa_res, 5e-7);
   }
-  g_assert_cmpfloat_with_epsilon (
-      audio.x * plan->audio_final, worked[3].xa_res, 5e-7);
+  g_assert_cmpfloat_with_epsilon (audio.x * plan->audio_final, worked[3].xa_res,
+      5e-7);
 }
 
 /* The reference takes sigma from the timestep and r from the grid, in float. */
@@ -159,8 +159,8 @@ static void
 test_euler_sources (void)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (H3Schedule) s = h3_schedule_new (
-      H3_SCHEDULE_UNIFORM, 49, 12, 3, NULL, NULL, 0, &error);
+  g_autoptr (H3Schedule) s =
+      h3_schedule_new (H3_SCHEDULE_UNIFORM, 49, 12, 3, NULL, NULL, 0, &error);
   g_autoptr (H3SolverPlan) plan = NULL;
   gint differing = 0;
 
@@ -188,8 +188,8 @@ test_short (void)
 {
   for (gint steps = 1; steps <= 2; steps++) {
     g_autoptr (H3Schedule) schedule = beta_schedule (steps);
-    g_autoptr (H3SolverPlan) plan
-        = h3_solver_plan_new (H3_SOLVER_RES_MULTISTEP, schedule, 4);
+    g_autoptr (H3SolverPlan) plan =
+        h3_solver_plan_new (H3_SOLVER_RES_MULTISTEP, schedule, 4);
 
     g_assert_cmpint (plan->steps, ==, steps);
     for (gint i = 0; i < steps; i++) {

@@ -4,6 +4,9 @@
  * order of H3Packing and the golden values along. */
 #include "test-denoise.h"
 
+#include "model/denoise/noise.h"
+#include "model/denoise/transformer-private.h"
+
 #define FILE "dit.safetensors"
 #define TOLERANCE 1e-5
 #define N_CONDITIONS_V 5
@@ -81,8 +84,8 @@ packing_init (H3Packing *p, const Golden *g, const gint *order,
     gsize conditions_v, gsize conditions_a)
 {
   /* 0.125, 0.4375 and 0.999: the clocks of a step with conditions */
-  static const H3Clock clocks[]
-      = { H3_CLOCK_VIDEO, H3_CLOCK_AUDIO, H3_CLOCK_VIDEO_CONDITION };
+  static const H3Clock clocks[] = { H3_CLOCK_VIDEO, H3_CLOCK_AUDIO,
+    H3_CLOCK_VIDEO_CONDITION };
 
   p->rows = g->n;
   p->text_rows = g->n_text;
@@ -145,10 +148,10 @@ static void
 check_adaln (const H3TestTaps *taps, gint hidden)
 {
   gsize n;
-  g_autofree gfloat *want
-      = h3_test_golden (FILE, "dump.transformer_blocks.0.adaln_proj", &n);
-  const gfloat *table
-      = h3_test_taps_get (taps, "transformer_blocks.0.adaln_proj", 6 * n);
+  g_autofree gfloat *want =
+      h3_test_golden (FILE, "dump.transformer_blocks.0.adaln_proj", &n);
+  const gfloat *table =
+      h3_test_taps_get (taps, "transformer_blocks.0.adaln_proj", 6 * n);
   g_autofree gfloat *got = g_new (gfloat, n);
 
   for (gsize row = 0; row < n / hidden; row++)
@@ -215,15 +218,15 @@ forward (gsize conditions_v, gsize conditions_a, gboolean look)
   embeds = h3_test_matrix (d.device, g.embeds, g.n_text,
       h3_transformer_config (transformer)->text_dim);
   if (conditions_v > 0)
-    video_conditions
-        = h3_test_matrix (d.device, g.video_in, conditions_v, cols_v);
+    video_conditions =
+        h3_test_matrix (d.device, g.video_in, conditions_v, cols_v);
   if (conditions_a > 0)
-    audio_conditions
-        = h3_test_matrix (d.device, g.audio_in, conditions_a, cols_a);
-  video = h3_test_matrix (
-      d.device, g.video_in + conditions_v * cols_v, p.video_rows, cols_v);
-  audio = h3_test_matrix (
-      d.device, g.audio_in + conditions_a * cols_a, p.audio_rows, cols_a);
+    audio_conditions =
+        h3_test_matrix (d.device, g.audio_in, conditions_a, cols_a);
+  video = h3_test_matrix (d.device, g.video_in + conditions_v * cols_v,
+      p.video_rows, cols_v);
+  audio = h3_test_matrix (d.device, g.audio_in + conditions_a * cols_a,
+      p.audio_rows, cols_a);
   video_out = h3_test_matrix (d.device, g.video_in, p.video_rows, cols_v);
   audio_out = h3_test_matrix (d.device, g.audio_in, p.audio_rows, cols_a);
 
@@ -268,14 +271,14 @@ static void
 test_config (void)
 {
   g_autoptr (GError) error = NULL;
-  g_autofree gchar *official
-      = g_build_filename (h3_test_tiny_dir (), "FL2VA", NULL);
+  g_autofree gchar *official =
+      g_build_filename (h3_test_tiny_dir (), "FL2VA", NULL);
   const gchar *const paths[] = { official, h3_test_tiny_diffusers_dir () };
   guint64 bytes[2];
 
   for (guint i = 0; i < 2; i++) {
-    g_autoptr (H3Checkpoint) checkpoint
-        = h3_checkpoint_open (paths[i], H3_PARTITION_FL2VA, &error);
+    g_autoptr (H3Checkpoint) checkpoint =
+        h3_checkpoint_open (paths[i], H3_PARTITION_FL2VA, &error);
     H3TransformerConfig c;
 
     g_assert_no_error (error);
@@ -330,6 +333,48 @@ test_workspace (void)
       G_GUINT64_CONSTANT (60) * 4 * 50 * 18 * 5376);
 }
 
+/* A block of the refiner over random rows, its MLP @chunk_rows at a time. */
+static gfloat *
+run_block (H3Transformer *transformer, const H3TestDevice *d, gint rows,
+    gint chunk_rows)
+{
+  const H3TransformerConfig *c = h3_transformer_config (transformer);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (H3Tensor) workspace = h3_tensor_new_1d (d->device, H3_DTYPE_F32,
+      h3_activations_elements (c, rows), &error);
+  g_auto (H3Activations) a = { 0 };
+  H3Generator generator;
+
+  g_assert_no_error (error);
+  h3_activations_init (&a, workspace, c, rows, chunk_rows);
+  h3_generator_seed (&generator, 1);
+  h3_generator_randn (&generator, a.x->data, h3_tensor_size (a.x));
+  h3_block_forward (d->stream, c, &transformer->refiner[0], &a, NULL, NULL,
+      NULL, NULL, "block", NULL);
+  h3_stream_synchronize (d->stream, &error);
+  g_assert_no_error (error);
+  return g_memdup2 (a.x->data, a.x->bytes);
+}
+
+/* How many rows an MLP takes at a time changes nothing, with a rest or not. */
+static void
+test_chunks (void)
+{
+  static const gint chunks[] = { 100, 99, 50, 32, 7, 1 };
+  g_auto (H3TestDevice) d = { NULL, NULL };
+  g_autoptr (H3Transformer) transformer = NULL;
+  g_autofree gfloat *whole = NULL;
+
+  h3_test_device_init (&d, 2);
+  transformer = h3_test_load (h3_test_tiny_dir (), d.device);
+  whole = run_block (transformer, &d, 100, H3_MLP_CHUNK);
+  for (guint i = 0; i < G_N_ELEMENTS (chunks); i++) {
+    g_autofree gfloat *got = run_block (transformer, &d, 100, chunks[i]);
+
+    h3_test_assert_close (got, whole, 100 * 48, 1e-6);
+  }
+}
+
 typedef struct {
   gint rows, cols;
   gint video_conditions;
@@ -360,15 +405,14 @@ test_bad_sessions (void)
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
     g_autoptr (GError) error = NULL;
-    g_autoptr (H3Tensor) embeds
-        = h3_test_matrix (d.device, zeros, cases[i].rows, cases[i].cols);
-    g_autoptr (H3Tensor) conditions
-        = h3_test_matrix (d.device, zeros, MAX (1, cases[i].video_conditions), 16);
+    g_autoptr (H3Tensor) embeds =
+        h3_test_matrix (d.device, zeros, cases[i].rows, cases[i].cols);
+    g_autoptr (H3Tensor) conditions = h3_test_matrix (d.device, zeros,
+        MAX (1, cases[i].video_conditions), 16);
 
     g_assert_null (h3_transformer_session_new (transformer, d.stream, &p,
-        embeds, g.t, g.t + 1, 1,
-        cases[i].video_conditions ? conditions : NULL, NULL, NULL, NULL,
-        &error));
+        embeds, g.t, g.t + 1, 1, cases[i].video_conditions ? conditions : NULL,
+        NULL, NULL, NULL, &error));
     h3_test_assert_h3_error (error, cases[i].code, cases[i].text);
   }
 }
@@ -390,7 +434,7 @@ test_bad_packing (void)
   packing_init (&p, &g, order, 0, 0);
   embeds = h3_test_matrix (d.device, g.embeds, 9, 40);
 
-  for (gint i = 0; i < 3; i++) {
+  for (gint i = 0; i < 4; i++) {
     g_autoptr (GError) error = NULL;
     H3Packing bad = p;
     guint8 tag = p.tag[40], clock = p.clock[40];
@@ -399,8 +443,10 @@ test_bad_packing (void)
       p.tag[40] = 3;
     else if (i == 1)
       p.clock[40] = 4;
-    else
+    else if (i == 2)
       bad.first_video++;
+    else
+      bad.text_rows--; /* makes a text row a condition */
     g_assert_null (h3_transformer_session_new (transformer, d.stream, &bad,
         embeds, g.t, g.t + 1, 1, NULL, NULL, NULL, NULL, &error));
     h3_test_assert_h3_error (error, H3_ERROR_SETTINGS, "layout");
@@ -414,6 +460,7 @@ h3_test_add_transformer (void)
 {
   g_test_add_func ("/transformer/config", test_config);
   g_test_add_func ("/transformer/workspace", test_workspace);
+  g_test_add_func ("/transformer/chunks", test_chunks);
   g_test_add_func ("/transformer/golden/stages", test_stages);
   g_test_add_func ("/transformer/golden/outputs", test_outputs);
   g_test_add_func ("/transformer/golden/conditions", test_conditions);

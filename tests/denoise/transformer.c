@@ -26,25 +26,25 @@ H3Transformer *
 h3_test_load (const gchar *path, H3Device *device)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (H3Checkpoint) checkpoint
-      = h3_checkpoint_open (path, H3_PARTITION_FL2VA, &error);
+  g_autoptr (H3Checkpoint) checkpoint =
+      h3_checkpoint_open (path, H3_PARTITION_FL2VA, &error);
   H3Transformer *transformer;
 
   g_assert_no_error (error);
-  transformer
-      = h3_transformer_load (checkpoint, device, NULL, NULL, NULL, &error);
+  transformer =
+      h3_transformer_load (checkpoint, device, NULL, NULL, NULL, &error);
   g_assert_no_error (error);
   return transformer;
 }
 
 H3Tensor *
-h3_test_matrix (
-    H3Device *device, const gfloat *values, gint64 rows, gint64 cols)
+h3_test_matrix (H3Device *device, const gfloat *values, gint64 rows,
+    gint64 cols)
 {
   g_autoptr (GError) error = NULL;
   const gint64 shape[] = { rows, cols };
-  H3Tensor *tensor = h3_tensor_new_from_host (
-      device, H3_DTYPE_F32, 2, shape, values, &error);
+  H3Tensor *tensor =
+      h3_tensor_new_from_host (device, H3_DTYPE_F32, 2, shape, values, &error);
 
   g_assert_no_error (error);
   return tensor;
@@ -69,8 +69,8 @@ h3_test_taps_init (H3TestTaps *taps)
 {
   taps->tap.func = keep;
   taps->tap.user_data = taps;
-  taps->seen = g_hash_table_new_full (
-      g_str_hash, g_str_equal, g_free, (GDestroyNotify) g_array_unref);
+  taps->seen = g_hash_table_new_full (g_str_hash, g_str_equal, g_free,
+      (GDestroyNotify) g_array_unref);
 }
 
 void
