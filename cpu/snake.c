@@ -46,20 +46,22 @@ up (gfloat *restrict y, const gfloat *restrict x, gint n, const gfloat *f)
 static void
 activate (gfloat *restrict u, gint n, gfloat a, gfloat inv_b)
 {
-  for (gint i = 0; i < n; i += STEP) {
-    gfloat s[STEP];
-    gint far = 0;
+  guint32 largest = 0; /* of the bits of |a u|, which order as the numbers do */
 
-    for (gint k = 0; k < STEP; k++)
-      far |= fabsf (a * u[i + k]) > H3_SINF_LIMIT;
-    for (gint k = 0; k < STEP; k++)
-      s[k] = h3_sinf_reduced (a * u[i + k]);
-    if (G_UNLIKELY (far))
-      for (gint k = 0; k < STEP; k++)
-        s[k] = h3_sinf (a * u[i + k]);
-    for (gint k = 0; k < STEP; k++)
-      u[i + k] = h3_fma (inv_b, s[k] * s[k], u[i + k]);
+  for (gint i = 0; i < n; i++)
+    largest = MAX (largest, h3_float_bits (a * u[i]) & 0x7fffffff);
+  if (G_UNLIKELY (largest > h3_float_bits (H3_SINF_LIMIT))) {
+    for (gint i = 0; i < n; i++) {
+      gfloat s = h3_sinf (a * u[i]);
+      u[i] = h3_fma (inv_b, s * s, u[i]);
+    }
+    return;
   }
+  for (gint i = 0; i < n; i += STEP)
+    for (gint k = 0; k < STEP; k++) {
+      gfloat s = h3_sinf_reduced (a * u[i + k]);
+      u[i + k] = h3_fma (inv_b, s * s, u[i + k]);
+    }
 }
 
 /* y[i] = sum_k f[k] v[2 i + k - 5]; v's even and odd samples begin REACH
@@ -107,9 +109,9 @@ snake_block (const Snake *t, gint64 row, gint64 n0)
   activate (even, wide, a, inv_b);
   activate (odd, wide, a, inv_b);
   /* beyond the ends the activated signal repeats, not the signal */
-  for (gint64 i = 0; first + i < 0; i++)
+  for (gint i = 0; first + i < 0; i++)
     even[i] = odd[i] = even[-first];
-  for (gint64 i = t->length - first; i < n + 2 * REACH; i++)
+  for (gint i = MIN (t->length - first, SIZE); i < n + 2 * REACH; i++)
     even[i] = odd[i] = odd[t->length - first - 1];
   down (out, even, odd, steps, s->down_filter->data);
   memcpy ((gfloat *) s->y->data + row * t->length + n0, out, n * sizeof *out);
