@@ -136,43 +136,52 @@ convert_text (H3TransformerSession *s, const H3Tensor *prompt_embeds,
   return g_steal_pointer (&text);
 }
 
-/* prefix[text] <- refiner (text W + b), in the workspace. */
+/* prefix[text] <- refiner (text W + b), in the activations @a. */
 static gboolean
-refine_text (H3TransformerSession *s, const H3Tensor *prompt_embeds,
+refine (H3TransformerSession *s, const H3Activations *a, const H3Tensor *text,
     const H3Stop *stop, const H3Tap *tap, GError **error)
 {
   const H3Transformer *t = s->transformer;
-  gint n = (gint) h3_tensor_rows (prompt_embeds);
-  g_autoptr (H3Tensor) text = convert_text (s, prompt_embeds, error);
-  g_autoptr (H3Tensor) refined = NULL;
-  g_auto (H3Activations) a = { 0 };
+  g_autoptr (H3Tensor) refined =
+      h3_tensor_view_rows (s->prefix, 0, h3_tensor_rows (text));
   H3RmsNormArgs args = {
+    .y = refined,
+    .x = a->x,
     .weight = t->refiner_norm,
     .eps = (gfloat) t->config.final_norm_eps,
   };
 
-  if (!text)
-    return FALSE;
-  h3_activations_init (&a, s->workspace, &t->config, n, H3_MLP_CHUNK);
-  h3_linear_bias (s->stream, a.x, text, t->condition, t->condition_bias);
-  h3_tap (tap, "context_embedder", a.x);
-
+  h3_linear_bias (s->stream, a->x, text, t->condition, t->condition_bias);
+  h3_tap (tap, "context_embedder", a->x);
   for (gint i = 0; i < t->config.refiner_layers; i++) {
     g_autofree gchar *name =
         g_strdup_printf ("token_refiner.refiner_blocks.%d", i);
 
     if (h3_stop_requested (stop, error))
       return FALSE;
-    h3_block_forward (s->stream, &t->config, &t->refiner[i], &a, NULL, NULL,
+    h3_block_forward (s->stream, &t->config, &t->refiner[i], a, NULL, NULL,
         NULL, NULL, name, tap);
   }
-
-  refined = h3_tensor_view_rows (s->prefix, 0, n);
-  args.y = refined;
-  args.x = a.x;
   h3_rms_norm (s->stream, &args);
   h3_tap (tap, "token_refiner", refined);
-  return h3_stream_synchronize (s->stream, error);
+  return TRUE;
+}
+
+static gboolean
+refine_text (H3TransformerSession *s, const H3Tensor *prompt_embeds,
+    const H3Stop *stop, const H3Tap *tap, GError **error)
+{
+  g_autoptr (H3Tensor) text = convert_text (s, prompt_embeds, error);
+  g_auto (H3Activations) a = { 0 };
+  gboolean refined;
+
+  if (!text)
+    return FALSE;
+  h3_activations_init (&a, s->workspace, &s->transformer->config,
+      (gint) h3_tensor_rows (text), H3_MLP_CHUNK);
+  refined = refine (s, &a, text, stop, tap, error);
+  /* in any case: @text may be in use until then */
+  return h3_stream_synchronize (s->stream, refined ? error : NULL) && refined;
 }
 
 /* prefix[rows with @tag after the text] <- conditions W + b */

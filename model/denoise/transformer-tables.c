@@ -283,14 +283,11 @@ block_table (H3TransformerSession *s, const H3Block *block, const H3Tensor *a,
 }
 
 static gboolean
-make_tables (H3TransformerSession *s, const Timesteps *timesteps,
+make_block_tables (H3TransformerSession *s, const H3Tensor *a,
     const H3Stop *stop, const H3Tap *tap, GError **error)
 {
   const H3Transformer *t = s->transformer;
-  g_autoptr (H3Tensor) a = embed_timesteps (s, timesteps, tap, error);
 
-  if (!a)
-    return FALSE;
   s->tables = g_new0 (H3Tensor *, t->config.layers);
   for (gint i = 0; i < t->config.layers; i++) {
     if (h3_stop_requested (stop, error))
@@ -305,13 +302,33 @@ make_tables (H3TransformerSession *s, const Timesteps *timesteps,
       h3_tap (tap, name, s->tables[i]);
     }
   }
+  return TRUE;
+}
+
+static gboolean
+make_final_table (H3TransformerSession *s, const H3Tensor *a, GError **error)
+{
+  const H3Transformer *t = s->transformer;
+
   s->final_table = h3_tensor_new_2d (t->device, t->device->act_dtype,
-      timesteps->n, H3_N_FINAL_ADALN * (gint64) t->config.hidden, error);
+      h3_tensor_rows (a), H3_N_FINAL_ADALN * (gint64) t->config.hidden, error);
   if (!s->final_table)
     return FALSE;
   h3_linear_bias (s->stream, s->final_table, a, t->final_adaln,
       t->final_adaln_bias);
-  return h3_stream_synchronize (s->stream, error);
+  return TRUE;
+}
+
+static gboolean
+make_tables (H3TransformerSession *s, const Timesteps *timesteps,
+    const H3Stop *stop, const H3Tap *tap, GError **error)
+{
+  g_autoptr (H3Tensor) a = embed_timesteps (s, timesteps, tap, error);
+  gboolean made = a && make_block_tables (s, a, stop, tap, error) &&
+                  make_final_table (s, a, error);
+
+  /* in any case: @a may be in use until then */
+  return h3_stream_synchronize (s->stream, made ? error : NULL) && made;
 }
 
 gboolean
