@@ -18,7 +18,6 @@ typedef struct {
   H3Transformer *transformer; /* the element's */
   GstStructure *settings;     /* what the clip is: signals, messages, metadata */
   GstH3ProgressReport report;
-  gint64 start;               /* monotonic us */
 } Run;
 
 /* --- the model --- */
@@ -385,45 +384,52 @@ start (Run *run, GError **error)
   return TRUE;
 }
 
+static void
+take_time (Run *run, gint64 us)
+{
+  GstH3Denoise *self = run->self;
+
+  GST_OBJECT_LOCK (self);
+  self->denoise_ms = us / 1000;
+  self->step_us = us / run->clip.schedule->steps;
+  GST_OBJECT_UNLOCK (self);
+}
+
 static gboolean
 make_clip (Run *run, GError **error)
 {
   const H3Stop stop = { should_stop, run->job };
   H3Tensor *video = NULL, *audio = NULL;
+  gint64 begin;
 
   if (!start (run, error) || !prepare (run, &stop, error))
     return FALSE;
   begin_report (run);
-  run->start = g_get_monotonic_time ();
-  return compute (run, &stop, &video, &audio, error) &&
-      deliver (run, video, audio, error);
+  begin = g_get_monotonic_time ();
+  if (!compute (run, &stop, &video, &audio, error))
+    return FALSE;
+  take_time (run, g_get_monotonic_time () - begin);
+  return deliver (run, video, audio, error);
 }
 
 /* --- ending a job --- */
 
-/* Returns: "done", "cancelled" or "failed", which it counts. */
+/* Returns: "done", "cancelled" or "failed". A clip that is done was counted when it
+ * was queued, so that who has it finds it counted. */
 static const gchar *
-count_result (Run *run, const GError *error)
+count_result (GstH3Denoise *self, const GError *error)
 {
-  GstH3Denoise *self = run->self;
-  gint64 us = run->start ? g_get_monotonic_time () - run->start : 0;
-  const gchar *result;
+  gboolean cancelled = g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED);
 
+  if (!error)
+    return "done";
   GST_OBJECT_LOCK (self);
-  if (!error) {
-    self->jobs_done++;
-    self->denoise_ms = us / 1000;
-    self->step_us = us / MAX (1, run->clip.schedule->steps);
-    result = "done";
-  } else if (g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED)) {
+  if (cancelled)
     self->jobs_cancelled++;
-    result = "cancelled";
-  } else {
+  else
     self->jobs_failed++;
-    result = "failed";
-  }
   GST_OBJECT_UNLOCK (self);
-  return result;
+  return cancelled ? "cancelled" : "failed";
 }
 
 /* After a failure upstream is told, what waits is dropped, and downstream gets
@@ -452,11 +458,11 @@ run_job (GstH3Denoise *self, GstH3Job *job, guint generation)
   GError *error = NULL;
   const gchar *result;
 
-  if (!make_clip (&run, &error) &&
-      !g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED))
+  make_clip (&run, &error);
+  result = count_result (self, error);
+  if (error && !g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED))
     fail (&run, error, generation);
   gst_h3_progress_end (&run.report, error);
-  result = count_result (&run, error);
   GST_INFO_OBJECT (self, "clip %" G_GUINT64_FORMAT " %s%s%s", job->number,
       result, error ? ": " : "", error ? error->message : "");
   if (run.settings) {

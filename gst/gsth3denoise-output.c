@@ -274,6 +274,9 @@ gst_h3_denoise_queue_clip (GstH3Denoise *self, GstH3Job *job,
     if (earliest > 0)
       move_origin (self, earliest);
     stamp_clip (self, buffers, frames, audio_samples);
+    GST_OBJECT_LOCK (self);
+    self->jobs_done++;
+    GST_OBJECT_UNLOCK (self);
   }
   for (guint i = 0; i < GST_H3_N_OUTPUTS; i++) {
     if (queued)
