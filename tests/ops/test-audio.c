@@ -87,8 +87,10 @@ test_conv (Ops *ops)
   try_conv (ops, H3_DTYPE_F32, 2, 3, 5, 4, 99, 2, 3, 1);
   try_conv (ops, H3_DTYPE_F32, 1, 2, 3, 3, 5, 7, 1, 0);
   try_conv (ops, H3_DTYPE_F32, 1, 2, 3, 90, 90, 1, 1, 0);
-  /* more channels than a task takes */
-  try_conv (ops, H3_DTYPE_F32, 1, 4, 131, 3, 33, 1, 1, 1);
+  /* more channels than a task makes, and than it takes at a time */
+  try_conv (ops, H3_DTYPE_F32, 1, 4, 431, 3, 33, 1, 1, 1);
+  try_conv (ops, H3_DTYPE_F32, 1, 131, 13, 3, 110, 1, 1, 1);
+  try_conv (ops, H3_DTYPE_BF16, 2, 131, 27, 3, 43, 2, 1, 1);
 }
 
 static gdouble *
@@ -143,7 +145,8 @@ test_transpose (Ops *ops)
     try_transpose (ops, H3_DTYPE_F32, 1, 3, 13 + 9 * i, shape[i][0],
         shape[i][1], ops_pick (ops, 90, 200));
   }
-  try_transpose (ops, H3_DTYPE_BF16, 1, 4, 9, 9, 5, 21);
+  try_transpose (ops, H3_DTYPE_F32, 1, 130, 31, 9, 5, 21);
+  try_transpose (ops, H3_DTYPE_BF16, 1, 67, 9, 9, 5, 21);
   try_transpose (ops, H3_DTYPE_F16, 1, 4, 9, 4, 2, 21);
 }
 
@@ -291,7 +294,8 @@ assert_slice (const H3Tensor *y, gint64 first, const H3Tensor *part,
 static void
 slice_of_conv (Ops *ops, gint length, gint first, gint n)
 {
-  gint ci = ops_pick (ops, 1, 7), co = ops_pick (ops, 1, 14), halo = 15;
+  gint ci = first % 7 ? ops_pick (ops, 1, 7) : 70;
+  gint co = ops_pick (ops, 1, 14), halo = 15;
   g_autoptr (H3Weight) w = ops_weight (ops, H3_DTYPE_F32, 1, DIMS (co, ci, 11));
   H3Conv1dArgs args = { .weight = w, .stride = 1, .dilation = 3, .pad = halo };
   H3Tensor *whole;
@@ -309,7 +313,8 @@ slice_of_conv (Ops *ops, gint length, gint first, gint n)
 static void
 slice_of_transpose (Ops *ops, gint length, gint first, gint n)
 {
-  gint ci = ops_pick (ops, 1, 7), co = ops_pick (ops, 1, 14), u = 5;
+  gint ci = first % 7 ? ops_pick (ops, 1, 7) : 70;
+  gint co = ops_pick (ops, 1, 14), u = 5;
   g_autoptr (H3Weight) w = ops_weight (ops, H3_DTYPE_F32, 1, DIMS (ci, co, 9));
   H3ConvTranspose1dArgs args = { .weight = w, .stride = u };
   H3Tensor *whole;
