@@ -11,24 +11,76 @@
 /* The largest there is, the text encoder's index, has 100 kB. */
 #define MAX_BYTES (64 * 1024 * 1024)
 
+/* XXXX of \uXXXX at @text; -1 when it is not there. */
+static gint
+hex4 (const gchar *text, gsize length)
+{
+  gint value = 0;
+
+  if (length < 4)
+    return -1;
+  for (guint i = 0; i < 4; i++) {
+    gint digit = g_ascii_xdigit_value (text[i]);
+    if (digit < 0)
+      return -1;
+    value = value * 16 + digit;
+  }
+  return value;
+}
+
+/* Bytes of the escape at @text, 0 when it is none of JSON's. json-glib takes C's
+ * octal ones too, which make invalid UTF-8, a NUL that ends the string early,
+ * and aborts on half a surrogate pair. */
+static gsize
+escape_length (const gchar *text, gsize length)
+{
+  gint code;
+
+  if (length < 2 || !memchr ("\"\\/bfnrtu", text[1], 9))
+    return 0;
+  if (text[1] != 'u')
+    return 2;
+  code = hex4 (text + 2, length - 2);
+  if (code >= 0xd800 && code < 0xdc00) {
+    gint low = length >= 12 && text[6] == '\\' && text[7] == 'u'
+                   ? hex4 (text + 8, length - 8)
+                   : -1;
+    return low >= 0xdc00 && low < 0xe000 ? 12 : 0;
+  }
+  return code > 0 && (code < 0xdc00 || code >= 0xe000) ? 6 : 0;
+}
+
+/* Bytes of the string at @text, with its quotes; 0 when it has no end or an
+ * escape that is none. */
+static gsize
+string_length (const gchar *text, gsize length)
+{
+  gsize i = 1;
+
+  while (i < length && text[i] != '"') {
+    gsize n = text[i] == '\\' ? escape_length (text + i, length - i) : 1;
+    if (n == 0)
+      return 0;
+    i += n;
+  }
+  return i < length ? i + 1 : 0;
+}
+
 /* What is wrong before json-glib sees the text, or NULL. Bytes that no JSON has
  * outside of strings are refused here: in comments, which json-glib would skip,
  * quotes would not mean what they are counted as. */
 static const gchar *
 find_hazard (const gchar *text, gsize length)
 {
-  gboolean in_string = FALSE;
   guint depth = 0;
 
   for (gsize i = 0; i < length; i++) {
     gchar c = text[i];
-    if (in_string) {
-      if (c == '\\')
-        i++;
-      else if (c == '"')
-        in_string = FALSE;
-    } else if (c == '"') {
-      in_string = TRUE;
+    if (c == '"') {
+      gsize n = string_length (text + i, length - i);
+      if (n == 0)
+        return "not valid JSON: a string without an end or a bad escape";
+      i += n - 1;
     } else if (c == '{' || c == '[') {
       if (++depth > MAX_DEPTH)
         return "nested too deep for a configuration file";

@@ -343,7 +343,7 @@ read_finite (H3Loader *loader, const H3StoredTensor *tensor, gint64 first,
   return TRUE;
 }
 
-/* Rows [first, first + n) of the parts as they follow each other in the file. */
+/* Rows [first, first + n) of the parts, one after the other as stored. */
 static gboolean
 read_rows (H3Loader *loader, const Parts *p, gint64 first, gint64 n,
     guint8 *dest)

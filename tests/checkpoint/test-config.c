@@ -123,8 +123,27 @@ test_wrong_values (void)
 static void
 test_no_json (void)
 {
-  static const gchar *const texts[] = { "", "[]", "7", "{", "{\"a\":}", "null",
-    "{\"a\":\"\xff\"}", "version https://git-lfs.github.com/spec/v1\n" };
+  static const gchar *const texts[] = {
+    "",
+    "[]",
+    "7",
+    "{",
+    "{\"a\":}",
+    "null",
+    "{\"a\":\"\xff\"}",
+    "{\"a\":\"\\377\"}",
+    "{\"a\":\"\\x\"}",
+    "{\"a\":\"\\u12g4\"}",
+    "{\"a\":\"\\u0000\"}",
+    "{\"a\":\"\\ud800\"}",
+    "{\"a\":\"\\ud800\\u0041\"}",
+    "{\"a\":\"\\udc00\"}",
+    "{\"a\":\"\\",
+    "{\"a\":\"",
+    "{\"a\":1} // comment",
+    "{\"a\":/* \" */1}",
+    "version https://git-lfs.github.com/spec/v1\n",
+  };
   g_autofree gchar *deep = g_strnfill (100000, '[');
 
   for (guint i = 0; i <= G_N_ELEMENTS (texts); i++) {

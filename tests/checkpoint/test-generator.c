@@ -182,6 +182,68 @@ compare_geometry (const gchar *made, const gchar *shipped)
   }
 }
 
+/* Runs the generator; @output: (optional): what it says on stderr. */
+static gboolean
+generate (const gchar *like, const gchar *seed, const gchar *out,
+    const gchar *layout, gchar **output)
+{
+  const gchar *argv[] = { g_getenv ("H3_MKCHECKPOINT"), "--like", like,
+    "--seed", seed, "--out", out, "--layout", layout, NULL };
+  g_autoptr (GError) error = NULL;
+  gint status;
+
+  g_spawn_sync (NULL, (gchar **) argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, NULL,
+      output, &status, &error);
+  g_assert_no_error (error);
+  return g_spawn_check_wait_status (status, NULL);
+}
+
+/* Another seed is another checkpoint; what cannot be made is said. */
+static void
+test_arguments (void)
+{
+  g_autofree gchar *dir = h3_test_temp_dir ();
+  g_autofree gchar *like =
+      g_build_filename (h3_test_golden_dir (), "tiny", NULL);
+  g_autofree gchar *broken = g_build_filename (dir, "like", NULL);
+  g_autofree gchar *config =
+      g_build_filename (broken, "FL2VA", "transformer", "config.json", NULL);
+  g_autofree gchar *out = g_build_filename (dir, "out", NULL);
+  g_autofree gchar *made =
+      g_build_filename (out, "FL2VA", "audio_vae", "model.safetensors", NULL);
+  g_autofree gchar *first = g_build_filename (h3_test_tiny_dir (), "FL2VA",
+      "audio_vae", "model.safetensors", NULL);
+  g_autofree gchar *a = NULL, *b = NULL;
+  gsize n, m;
+  const struct {
+    const gchar *like, *seed, *layout, *needle;
+  } bad[] = {
+    { dir, "1", "official", "FL2VA" },
+    { dir, "1", "diffusers", "model_index.json" },
+    { like, "1", "comfy", "--layout comfy" },
+    { like, "-1", "official", "needed" },
+    { like, "x", "official", "seed" },
+    { broken, "1", "official", "hidden_size is missing" },
+  };
+
+  h3_test_copy_tree (like, broken);
+  h3_test_write_file (config, "{}", 2);
+  for (guint i = 0; i < G_N_ELEMENTS (bad); i++) {
+    g_autofree gchar *output = NULL;
+    g_assert_false (
+        generate (bad[i].like, bad[i].seed, out, bad[i].layout, &output));
+    if (!strstr (output, bad[i].needle))
+      g_error ("\"%s\" is not in: %s", bad[i].needle, output);
+  }
+
+  g_assert_true (generate (like, "2", out, "official", NULL));
+  g_assert_true (g_file_get_contents (made, &a, &n, NULL));
+  g_assert_true (g_file_get_contents (first, &b, &m, NULL));
+  g_assert_cmpuint (n, ==, m);
+  g_assert_cmpint (memcmp (a, b, n), !=, 0);
+  h3_test_remove_tree (dir);
+}
+
 static void
 test_demo_geometry (void)
 {
@@ -194,15 +256,9 @@ test_demo_geometry (void)
   };
   g_autofree gchar *dir = h3_test_temp_dir ();
   g_autofree gchar *like = g_path_get_dirname (h3_test_demo_dir ());
-  const gchar *argv[] = { g_getenv ("H3_MKCHECKPOINT"), "--like", like,
-    "--seed", "1", "--out", dir, NULL };
-  g_autoptr (GError) error = NULL;
-  gint status;
+  g_autofree gchar *output = NULL;
 
-  g_spawn_sync (NULL, (gchar **) argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, NULL,
-      NULL, &status, &error);
-  g_assert_no_error (error);
-  g_assert_true (g_spawn_check_wait_status (status, &error));
+  g_assert_true (generate (like, "1", dir, "official", &output));
   for (guint i = 0; i < G_N_ELEMENTS (files); i++) {
     g_autofree gchar *made = g_build_filename (dir, "FL2VA", files[i], NULL);
     g_autofree gchar *shipped =
@@ -218,5 +274,6 @@ add_generator_tests (void)
   g_test_add_func ("/generator/manifest", test_manifest);
   g_test_add_func ("/generator/diffusers-configs", test_diffusers_configs);
   g_test_add_func ("/generator/diffusers-root", test_diffusers_root);
+  g_test_add_func ("/generator/arguments", test_arguments);
   g_test_add_func ("/generator/demo-geometry", test_demo_geometry);
 }
