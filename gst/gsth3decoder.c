@@ -149,6 +149,7 @@ gst_h3_decoder_open_clip (GstH3Decoder *self, GError **error)
   guint64 number = self->clips, workspace;
   guint rank = gst_h3_latent_info_shape (&self->info, dim);
   gpointer model;
+  g_autofree gchar *text = NULL;
   g_autoptr (H3Tensor) latent = NULL;
 
   latent = gst_h3_tensor_from_buffer (self->input, device, H3_DTYPE_F32, rank,
@@ -174,8 +175,10 @@ gst_h3_decoder_open_clip (GstH3Decoder *self, GError **error)
   GST_OBJECT_UNLOCK (self);
   if (job)
     gst_structure_get_uint64 (job, "job", &number);
-  gst_h3_progress_start (&self->progress, GST_ELEMENT (self), "decode",
-      klass->unit, number, self->total_units, self->peak_bytes, "decoding");
+  text = g_strdup_printf ("decoding %" G_GUINT64_FORMAT " %ss",
+      self->total_units, klass->unit);
+  gst_h3_progress_start_streaming (&self->progress, GST_ELEMENT (self), "decode",
+      klass->unit, number, self->total_units, self->peak_bytes, text);
   return TRUE;
 }
 

@@ -55,6 +55,40 @@ describe (const GstH3ProgressReport *report, gint64 elapsed)
   return g_string_free (text, FALSE);
 }
 
+/* A player holds the pipeline in PAUSED until every progress it saw has ended:
+ * gst-launch-1.0 does. What streams cannot end there, because sinks hold it, so
+ * it is not shown before PLAYING, where its first message is the START. */
+static gboolean
+show (GstH3ProgressReport *report, GstProgressType *type)
+{
+  gboolean ends = *type != GST_PROGRESS_TYPE_START &&
+      *type != GST_PROGRESS_TYPE_CONTINUE;
+
+  if (report->shown)
+    return TRUE;
+  if (ends || (report->streams &&
+      GST_STATE (report->element) != GST_STATE_PLAYING))
+    return FALSE;
+  *type = GST_PROGRESS_TYPE_START;
+  report->shown = TRUE;
+  return TRUE;
+}
+
+static void
+post_shown (GstH3ProgressReport *report, GstProgressType type,
+    const gchar *text, gint percent)
+{
+  gchar *code = g_strconcat ("h3-", report->stage, NULL);
+  GstMessage *message = gst_message_new_progress (
+      GST_OBJECT_CAST (report->element), type, code, text);
+
+  /* the constructor knows 0 and 100 only */
+  gst_structure_set (gst_message_writable_structure (message), "percent",
+      G_TYPE_INT, percent, NULL);
+  gst_element_post_message (report->element, message);
+  g_free (code);
+}
+
 static void
 post (GstH3ProgressReport *report, GstProgressType type, const gchar *text,
     gint percent)
@@ -62,9 +96,6 @@ post (GstH3ProgressReport *report, GstProgressType type, const gchar *text,
   gint64 now = g_get_monotonic_time ();
   gint64 elapsed = now - report->started;
   gint64 remaining = remaining_us (report, elapsed);
-  gchar *code = g_strconcat ("h3-", report->stage, NULL);
-  GstMessage *message = gst_message_new_progress (
-      GST_OBJECT_CAST (report->element), type, code, text);
   GstH3Progress progress = {
     .job = report->job,
     .stage = report->stage,
@@ -75,15 +106,12 @@ post (GstH3ProgressReport *report, GstProgressType type, const gchar *text,
     .peak_bytes = report->peak_bytes,
   };
 
-  /* the constructor knows 0 and 100 only */
-  gst_structure_set (gst_message_writable_structure (message), "percent",
-      G_TYPE_INT, percent, NULL);
-  gst_element_post_message (report->element, message);
+  if (show (report, &type))
+    post_shown (report, type, text, percent);
   gst_element_post_message (report->element,
       gst_message_new_element (GST_OBJECT_CAST (report->element),
           gst_h3_progress_to_structure (&progress)));
   report->posted = now;
-  g_free (code);
 }
 
 static gint
@@ -94,8 +122,8 @@ percent (const GstH3ProgressReport *report)
   return MIN (100, report->done * 100.0 / report->total);
 }
 
-void
-gst_h3_progress_start (GstH3ProgressReport *report, GstElement *element,
+static void
+start (GstH3ProgressReport *report, gboolean streams, GstElement *element,
     const gchar *stage, const gchar *unit, guint64 job, guint64 total,
     guint64 peak_bytes, const gchar *text)
 {
@@ -107,8 +135,25 @@ gst_h3_progress_start (GstH3ProgressReport *report, GstElement *element,
     .total = total,
     .peak_bytes = peak_bytes,
     .started = g_get_monotonic_time (),
+    .streams = streams,
   };
   post (report, GST_PROGRESS_TYPE_START, text, 0);
+}
+
+void
+gst_h3_progress_start (GstH3ProgressReport *report, GstElement *element,
+    const gchar *stage, const gchar *unit, guint64 job, guint64 total,
+    guint64 peak_bytes, const gchar *text)
+{
+  start (report, FALSE, element, stage, unit, job, total, peak_bytes, text);
+}
+
+void
+gst_h3_progress_start_streaming (GstH3ProgressReport *report,
+    GstElement *element, const gchar *stage, const gchar *unit, guint64 job,
+    guint64 total, guint64 peak_bytes, const gchar *text)
+{
+  start (report, TRUE, element, stage, unit, job, total, peak_bytes, text);
 }
 
 void

@@ -17,12 +17,19 @@ typedef struct {
   guint64 peak_bytes;
   guint64 done, total;
   gint64 started, posted; /* monotonic us; 0 = not yet */
+  gboolean streams;       /* cannot end before PLAYING */
+  gboolean shown;         /* its PROGRESS START was posted */
 } GstH3ProgressReport;
 
 /* Posts START with @text. @total 0: not known yet. */
 void gst_h3_progress_start (GstH3ProgressReport *report, GstElement *element,
     const gchar *stage, const gchar *unit, guint64 job, guint64 total,
     guint64 peak_bytes, const gchar *text);
+/* The same for an operation that pushes data and so cannot end in PAUSED: its
+ * PROGRESS messages begin in PLAYING, the element messages at once. */
+void gst_h3_progress_start_streaming (GstH3ProgressReport *report,
+    GstElement *element, const gchar *stage, const gchar *unit, guint64 job,
+    guint64 total, guint64 peak_bytes, const gchar *text);
 /* Posts CONTINUE, at most twice a second; the last step always goes out as
  * COMPLETE's 100 %. */
 void gst_h3_progress_update (GstH3ProgressReport *report, guint64 done,

@@ -10,7 +10,8 @@
  * is reached through the child proxy: `textenc::memory-budget`.
  *
  * It generates one clip and ends with EOS. Back in READY, another prompt can be
- * set for the next. Either pad may stay unlinked.
+ * set for the next. Either pad may stay unlinked. Each pad has a thread of its
+ * own; a queue after it lets the decoder work on while an encoder does.
  *
  * EOS sent to the element (gst-launch-1.0 -e and an interrupt) cancels the clip
  * and ends the stream with what has been made of it.
@@ -287,24 +288,17 @@ gst_h3_src_send_event (GstElement *element, GstEvent *event)
 
 /* Object */
 
-/* @vae ! queue ! ghost pad @name. The queue lets the decoder work on while an
- * encoder does; small, because raw frames are large. */
+/* No queue at its end: at EOS a queue takes an unlinked pad for an error. */
 static void
-gst_h3_src_add_branch (GstH3Src *self, const gchar *name, Child vae,
-    guint buffers)
+gst_h3_src_add_branch (GstH3Src *self, const gchar *name, Child vae)
 {
-  GstElement *queue = gst_element_factory_make ("queue", NULL);
   GstPadTemplate *template =
       gst_element_class_get_pad_template (GST_ELEMENT_GET_CLASS (self), name);
-  g_autoptr (GstPad) pad = NULL;
+  g_autoptr (GstPad) pad =
+      gst_element_get_static_pad (self->children[vae], "src");
 
-  g_object_set (queue, "max-size-buffers", buffers, "max-size-bytes", 0,
-      "max-size-time", (guint64)0, NULL);
-  gst_bin_add (GST_BIN (self), queue);
   gst_element_link_pads (self->children[CHILD_DENOISE], name,
       self->children[vae], "sink");
-  gst_element_link (self->children[vae], queue);
-  pad = gst_element_get_static_pad (queue, "src");
   gst_element_add_pad (GST_ELEMENT (self),
       gst_ghost_pad_new_from_template (name, pad, template));
 }
@@ -331,8 +325,8 @@ gst_h3_src_init (GstH3Src *self)
   }
   gst_element_link_many (GST_ELEMENT (self->source),
       self->children[CHILD_TEXT_ENC], self->children[CHILD_DENOISE], NULL);
-  gst_h3_src_add_branch (self, "video", CHILD_VIDEO_VAE, 8);
-  gst_h3_src_add_branch (self, "audio", CHILD_AUDIO_VAE, 4);
+  gst_h3_src_add_branch (self, "video", CHILD_VIDEO_VAE);
+  gst_h3_src_add_branch (self, "audio", CHILD_AUDIO_VAE);
 }
 
 /* A pad template @name like the source pad's of @type. */
