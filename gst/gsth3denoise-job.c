@@ -336,6 +336,9 @@ deliver (Run *run, H3Tensor *video, H3Tensor *audio, GError **error)
 
   buffers[GST_H3_OUTPUT_VIDEO] = take_latent (video, run->settings);
   buffers[GST_H3_OUTPUT_AUDIO] = take_latent (audio, run->settings);
+  /* before waiting for room: a player may hold the sinks, and so the room, until
+   * the progress it saw has ended */
+  gst_h3_progress_end (&run->report, NULL);
   if (gst_h3_denoise_queue_clip (run->self, run->job, buffers, g->frames,
           g->audio_t * H3_AUDIO_HOP))
     return TRUE;
