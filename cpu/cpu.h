@@ -31,7 +31,7 @@ extern const H3DeviceOps h3_cpu_ops_avx2;
 /* Memory and streams (device.c), the same for every instruction set. */
 gpointer h3_cpu_alloc (H3Device *device, gsize bytes, GError **error);
 void h3_cpu_free (H3Device *device, gpointer data, gsize bytes);
-void h3_cpu_memory_info (H3Device *device, guint64 *free_bytes,
+void h3_cpu_device_memory_info (H3Device *device, guint64 *free_bytes,
     guint64 *total_bytes);
 H3Stream *h3_cpu_stream_new (H3Device *device, GError **error);
 void h3_cpu_stream_free (H3Stream *stream);

@@ -9,45 +9,21 @@
 #include <string.h>
 
 #include "cpu/cpu.h"
-#include "cpu/memory-info.h"
-
-/* Allocations from here on are compared with what is free first: Linux would
- * hand out address space that it cannot fill, and kill the process later. */
-#define CHECKED_BYTES ((gsize) 64 << 20)
-
-static gboolean
-no_space (gsize bytes, GError **error)
-{
-  guint64 free_bytes, total_bytes;
-
-  h3_cpu_memory_info (NULL, &free_bytes, &total_bytes);
-  g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
-      "no memory for a tensor of "
-      "%" G_GSIZE_FORMAT " bytes: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
-      " bytes are free",
-      bytes, free_bytes, total_bytes);
-  return FALSE;
-}
+#include "cpu/memory.h"
 
 gpointer
 h3_cpu_alloc (H3Device *device, gsize bytes, GError **error)
 {
-  gsize size = (bytes + 63) & ~(gsize) 63;
-  gpointer data = NULL;
+  gpointer data = h3_cpu_memory_alloc (bytes);
+  guint64 free_bytes, total_bytes;
 
-  if (bytes >= CHECKED_BYTES) {
-    guint64 free_bytes, total_bytes;
-
-    h3_cpu_memory_info (device, &free_bytes, &total_bytes);
-    if (bytes > free_bytes) {
-      no_space (bytes, error);
-      return NULL;
-    }
+  if (!data) {
+    h3_cpu_memory_info (&free_bytes, &total_bytes);
+    g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
+        "no memory for a tensor of %" G_GSIZE_FORMAT
+        " bytes: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " bytes are free",
+        bytes, free_bytes, total_bytes);
   }
-  if (size >= bytes)
-    data = aligned_alloc (64, size);
-  if (!data)
-    no_space (bytes, error);
   return data;
 }
 
@@ -58,10 +34,10 @@ h3_cpu_free (H3Device *device, gpointer data, gsize bytes)
 }
 
 void
-h3_cpu_memory_info (H3Device *device, guint64 *free_bytes, guint64 *total_bytes)
+h3_cpu_device_memory_info (H3Device *device, guint64 *free_bytes,
+    guint64 *total_bytes)
 {
-  h3_cpu_memory_read ("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup",
-      free_bytes, total_bytes);
+  h3_cpu_memory_info (free_bytes, total_bytes);
 }
 
 H3Stream *

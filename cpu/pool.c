@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "cpu/memory.h"
 #include "model/error.h"
 
 /* One parallel for; lives on its caller's stack and is in the list while it has
@@ -35,12 +36,11 @@ gpointer
 h3_cpu_scratch_get (H3CpuScratch *scratch, gsize bytes)
 {
   if (bytes > scratch->size) {
-    gsize size = (bytes + 4095) & ~(gsize) 4095;
-
     h3_cpu_scratch_clear (scratch);
-    if (size < bytes || !(scratch->data = aligned_alloc (64, size)))
+    scratch->data = h3_cpu_memory_alloc (bytes);
+    if (!scratch->data)
       return NULL;
-    scratch->size = size;
+    scratch->size = bytes;
   }
   return scratch->data;
 }

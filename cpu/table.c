@@ -5,7 +5,7 @@
 const H3DeviceOps H3_ISA (h3_cpu_ops) = {
   .alloc = h3_cpu_alloc,
   .free = h3_cpu_free,
-  .memory_info = h3_cpu_memory_info,
+  .memory_info = h3_cpu_device_memory_info,
   .stream_new = h3_cpu_stream_new,
   .stream_free = h3_cpu_stream_free,
   .stream_synchronize = h3_cpu_stream_synchronize,

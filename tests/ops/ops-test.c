@@ -99,8 +99,9 @@ ops_random (Ops *ops, H3DType dtype, gdouble scale, guint rank,
     h3_copy (ops->stream, tensor, wide);
     return tensor;
   }
-  for (gint64 i = 0; i < h3_tensor_size (tensor); i++)
-    ops_f32 (tensor)[i] = g_rand_double_range (ops->rand, -scale, scale);
+  for (gint64 i = 0, n = h3_tensor_size (tensor); i < n; i++)
+    ((gfloat *) tensor->data)[i] =
+        g_rand_int (ops->rand) * (scale * 0x1p-31) - scale;
   return tensor;
 }
 

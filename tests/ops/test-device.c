@@ -4,7 +4,7 @@
 #include <glib/gstdio.h>
 
 #include "cpu/mathf.h"
-#include "cpu/memory-info.h"
+#include "cpu/memory.h"
 #include "cpu/pool.h"
 #include "tests/ops/ops-test.h"
 

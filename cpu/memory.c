@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "cpu/memory-info.h"
+#include "cpu/memory.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* Smaller requests are not worth reading files for. */
+#define CHECKED_BYTES ((gsize) 64 << 20)
 
 /* "MemAvailable:   123 kB" */
 static guint64
@@ -108,4 +112,28 @@ h3_cpu_memory_read (const gchar *meminfo, const gchar *cgroup,
       apply_groups (mount, field[2], FALSE, free_bytes, total_bytes);
     }
   }
+}
+
+void
+h3_cpu_memory_info (guint64 *free_bytes, guint64 *total_bytes)
+{
+  h3_cpu_memory_read ("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup",
+      free_bytes, total_bytes);
+}
+
+gpointer
+h3_cpu_memory_alloc (gsize bytes)
+{
+  gsize size = (bytes + 63) & ~(gsize) 63;
+
+  if (size < bytes)
+    return NULL;
+  if (size >= CHECKED_BYTES) {
+    guint64 free_bytes, total_bytes;
+
+    h3_cpu_memory_info (&free_bytes, &total_bytes);
+    if (size > free_bytes)
+      return NULL;
+  }
+  return aligned_alloc (64, size);
 }
