@@ -15,7 +15,13 @@ gst_h3_decoder_should_stop (gpointer user_data)
 {
   GstH3Decoder *self = user_data;
 
-  return g_atomic_int_get (&self->cancel);
+  return g_atomic_int_get (&self->cancel) || g_atomic_int_get (&self->ending);
+}
+
+void
+gst_h3_decoder_end (GstH3Decoder *self)
+{
+  g_atomic_int_set (&self->ending, TRUE);
 }
 
 /* Timeline */
@@ -92,9 +98,10 @@ gst_h3_decoder_end_clip (GstH3Decoder *self, GError *error)
   GError *reason = error ? g_error_copy (error) : NULL;
 
   if (error) {
-    ret = g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED)
-        ? GST_FLOW_FLUSHING
-        : GST_FLOW_ERROR;
+    if (!g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED))
+      ret = GST_FLOW_ERROR;
+    else if (g_atomic_int_get (&self->cancel))
+      ret = GST_FLOW_FLUSHING;
     gst_h3_common_fail (&self->common, error);
   } else {
     GST_OBJECT_LOCK (self);
@@ -473,8 +480,10 @@ gst_h3_decoder_change_state (GstElement *element, GstStateChange transition)
   /* before the pads are deactivated, which waits for the streaming thread */
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY)
     g_atomic_int_set (&self->cancel, TRUE);
-  else if (transition == GST_STATE_CHANGE_READY_TO_PAUSED)
+  if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) {
     g_atomic_int_set (&self->cancel, FALSE);
+    g_atomic_int_set (&self->ending, FALSE);
+  }
 
   if (!gst_h3_common_before_state_change (&self->common, transition))
     return GST_STATE_CHANGE_FAILURE;

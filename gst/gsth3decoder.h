@@ -38,7 +38,7 @@ struct _GstH3Decoder {
   GstBuffer *pending;   /* a clip that came whole */
 
   H3Stream *stream;
-  H3Stop stop; /* asks @cancel */
+  H3Stop stop; /* asks @cancel and @ending */
   GstBuffer *input; /* the clip being decoded, or NULL */
   guint64 units;    /* frames or samples it gave so far, and will give */
   guint64 total_units;
@@ -52,7 +52,8 @@ struct _GstH3Decoder {
   gboolean has_timeline, new_segment;
   gboolean discont; /* the next buffer out does not follow the last */
 
-  gint cancel; /* atomic */
+  gint cancel; /* atomic: flushing or going down */
+  gint ending; /* atomic: no more buffers, only EOS */
 
   /* under the object lock, for `stats` */
   guint64 clips;
@@ -99,6 +100,10 @@ void gst_h3_decoder_setup (GstH3Decoder *decoder,
     const GstH3CommonFuncs *funcs);
 guint64 gst_h3_decoder_workspace (GstElement *element);
 void gst_h3_decoder_add_stats (GstElement *element, GstStructure *stats);
+
+/* Ends the clip being decoded, and every later one, without an error, so that
+ * EOS can pass; until the next start. From any thread. */
+void gst_h3_decoder_end (GstH3Decoder *decoder);
 
 /* Gives @buffer, which holds the next @units, its place on the timeline. */
 void gst_h3_decoder_stamp (GstH3Decoder *decoder, GstBuffer *buffer,

@@ -46,7 +46,10 @@ gst_h3_prompt_src_create (GstPushSrc *src, GstBuffer **buffer)
 
   if (!self->unsent)
     return GST_FLOW_EOS;
-  *buffer = gst_buffer_new_wrapped_bytes (self->unsent);
+  /* an empty prompt goes on too: h3textenc says what is wrong with it */
+  *buffer = g_bytes_get_size (self->unsent) > 0
+      ? gst_buffer_new_wrapped_bytes (self->unsent)
+      : gst_buffer_new ();
   GST_BUFFER_PTS (*buffer) = 0;
   g_clear_pointer (&self->unsent, g_bytes_unref);
   return GST_FLOW_OK;

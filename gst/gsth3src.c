@@ -55,7 +55,10 @@ static const gchar *const child_names[N_CHILDREN] = {
 struct _GstH3Src {
   GstBin parent;
 
-  gchar *prompt; /* under the object lock */
+  /* under the object lock */
+  gchar *prompt;
+  gboolean ending; /* EOS was sent: the clip is to be cancelled */
+  guint64 job;     /* the denoiser's last */
 
   GstH3PromptSrc *source;
   GstElement *children[N_CHILDREN];
@@ -255,6 +258,7 @@ gst_h3_src_change_state (GstElement *element, GstStateChange transition)
     gboolean missing;
 
     GST_OBJECT_LOCK (self);
+    self->ending = FALSE;
     missing = self->prompt == NULL;
     GST_OBJECT_UNLOCK (self);
     if (missing) {
@@ -268,22 +272,50 @@ gst_h3_src_change_state (GstElement *element, GstStateChange transition)
   return GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
 }
 
+static void
+gst_h3_src_cancel (GstH3Src *self, guint64 job)
+{
+  gboolean found;
+
+  g_signal_emit_by_name (self->children[CHILD_DENOISE], "cancel-job", job,
+      &found);
+}
+
+/* From the denoiser's worker. */
+static void
+gst_h3_src_job_started (GstElement *denoise, guint64 job,
+    GstStructure *settings, GstH3Src *self)
+{
+  gboolean ending;
+
+  GST_OBJECT_LOCK (self);
+  self->job = job;
+  ending = self->ending;
+  GST_OBJECT_UNLOCK (self);
+  if (ending)
+    gst_h3_src_cancel (self, job);
+}
+
 /* The prompt's EOS has long passed when an application sends one to end early,
- * so what EOS must end is the clip in the denoiser. */
+ * so what EOS must end is the clip, in the denoiser or on its way there. */
 static gboolean
 gst_h3_src_send_event (GstElement *element, GstEvent *event)
 {
   GstH3Src *self = GST_H3_SRC (element);
-  gboolean is_eos = GST_EVENT_TYPE (event) == GST_EVENT_EOS;
-  gboolean ret =
-      GST_ELEMENT_CLASS (parent_class)->send_event (element, event);
 
-  if (is_eos) {
+  if (GST_EVENT_TYPE (event) == GST_EVENT_EOS) {
+    guint64 job;
+
+    GST_OBJECT_LOCK (self);
+    self->ending = TRUE;
+    job = self->job;
+    GST_OBJECT_UNLOCK (self);
     GST_INFO_OBJECT (self, "EOS was sent: cancelling the clip");
-    g_signal_emit_by_name (self->children[CHILD_DENOISE], "cancel-job",
-        G_MAXUINT64);
+    gst_h3_src_cancel (self, job);
+    gst_h3_decoder_end (GST_H3_DECODER (self->children[CHILD_VIDEO_VAE]));
+    gst_h3_decoder_end (GST_H3_DECODER (self->children[CHILD_AUDIO_VAE]));
   }
-  return ret;
+  return GST_ELEMENT_CLASS (parent_class)->send_event (element, event);
 }
 
 /* Object */
@@ -325,6 +357,8 @@ gst_h3_src_init (GstH3Src *self)
   }
   gst_element_link_many (GST_ELEMENT (self->source),
       self->children[CHILD_TEXT_ENC], self->children[CHILD_DENOISE], NULL);
+  g_signal_connect (self->children[CHILD_DENOISE], "job-started",
+      G_CALLBACK (gst_h3_src_job_started), self);
   gst_h3_src_add_branch (self, "video", CHILD_VIDEO_VAE);
   gst_h3_src_add_branch (self, "audio", CHILD_AUDIO_VAE);
 }
