@@ -8,11 +8,15 @@
 
 #define TILE_Q 64
 #define TILE_K 128
+/* Short sequences' tiles go together, so that waking a thread pays. */
+#define MIN_PRODUCTS (1 << 17)
 
 typedef struct {
   const H3AttentionArgs *args;
   gint64 length; /* rows of a sequence */
   gint64 tiles;  /* query tiles of a sequence */
+  gint64 all;    /* tiles of all sequences and heads */
+  gint64 grain;  /* tiles of a task */
 } Attention;
 
 /* p = exp (p scale - max), with the running maximum, and the row's sum; returns
@@ -55,10 +59,21 @@ softmax_row (gfloat *p, gint64 n, gfloat scale, gfloat *max, gfloat *sum)
   return fix;
 }
 
+/* y += sum_t p[t] v[t]: what a causal row sees, and nothing else: in a product
+ * of whole tiles a later row's NaN would come through its weight of 0. */
 static void
-attention_task (gconstpointer data, gint64 index, gpointer scratch)
+add_values (gfloat *restrict y, const gfloat *p, gint64 n, const gfloat *v,
+    gint64 stride, gint64 d)
 {
-  const Attention *t = data;
+  for (gint64 t = 0; t < n; t++, v += stride)
+    for (gint64 i = 0; i < d; i++)
+      y[i] = h3_fma (p[t], v[i], y[i]);
+}
+
+/* One tile of query rows of one head; @p: a tile of scores. */
+static void
+attention_tile (const Attention *t, gint64 index, gfloat *p)
+{
   const H3AttentionArgs *a = t->args;
   gint64 d = a->head_dim, width = h3_tensor_cols (a->qkv);
   gint64 y_width = a->heads * d;
@@ -73,7 +88,6 @@ attention_task (gconstpointer data, gint64 index, gpointer scratch)
   gfloat *y = (gfloat *) a->y->data + (first + q0) * y_width + head * d;
   gint64 rows = MIN (TILE_Q, t->length - q0);
   gint64 seen = a->causal ? q0 + rows : t->length;
-  gfloat *p = scratch;
   gfloat max[TILE_Q], sum[TILE_Q];
 
   for (gint64 i = 0; i < rows; i++) {
@@ -83,6 +97,7 @@ attention_task (gconstpointer data, gint64 index, gpointer scratch)
   }
   for (gint64 k0 = 0; k0 < seen; k0 += TILE_K) {
     gint64 cols = MIN (TILE_K, seen - k0);
+    gboolean diagonal = a->causal && k0 + cols > q0 + 1;
 
     cblas_sgemm (CblasRowMajor, CblasNoTrans, CblasTrans, rows, cols, d, 1, q,
         width, k + k0 * width, width, 0, p, TILE_K);
@@ -91,16 +106,28 @@ attention_task (gconstpointer data, gint64 index, gpointer scratch)
       gint64 n = a->causal ? CLAMP (q0 + i + 1 - k0, 0, cols) : cols;
       gfloat fix = softmax_row (row, n, a->scale, &max[i], &sum[i]);
 
-      memset (row + n, 0, (cols - n) * sizeof *row);
       for (gint64 j = 0; j < d; j++)
         y[i * y_width + j] *= fix;
+      if (diagonal)
+        add_values (y + i * y_width, row, n, v + k0 * width, width, d);
     }
-    cblas_sgemm (CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, d, cols, 1, p,
-        TILE_K, v + k0 * width, width, 1, y, y_width);
+    if (!diagonal)
+      cblas_sgemm (CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, d, cols, 1,
+          p, TILE_K, v + k0 * width, width, 1, y, y_width);
   }
   for (gint64 i = 0; i < rows; i++)
     for (gint64 j = 0; j < d; j++)
       y[i * y_width + j] /= sum[i];
+}
+
+static void
+attention_task (gconstpointer data, gint64 index, gpointer scratch)
+{
+  const Attention *t = data;
+  gint64 end = MIN ((index + 1) * t->grain, t->all);
+
+  for (gint64 i = index * t->grain; i < end; i++)
+    attention_tile (t, i, scratch);
 }
 
 void
@@ -120,6 +147,9 @@ H3_ISA (h3_cpu_attention) (H3Stream *stream, const H3AttentionArgs *args)
     return;
   }
   t.tiles = h3_cpu_ceil_div (t.length, TILE_Q);
-  h3_cpu_for (stream, args->n_sequences * args->heads * t.tiles,
+  t.all = args->n_sequences * args->heads * t.tiles;
+  t.grain = MAX (1,
+      MIN_PRODUCTS / (MIN (t.length, TILE_Q) * t.length * args->head_dim));
+  h3_cpu_for (stream, h3_cpu_ceil_div (t.all, t.grain),
       TILE_Q * TILE_K * sizeof (gfloat), attention_task, &t);
 }

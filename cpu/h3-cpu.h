@@ -10,6 +10,10 @@ G_BEGIN_DECLS
  * h3_cpu_device_new:
  * @threads: 0 = $H3_CPU_THREADS, else the processors this process may use
  *
+ * H3_CPU_ISA=baseline|avx2 in the environment forces an instruction set; else
+ * the best one of the processor is taken. H3_ERROR_SETTINGS when the environment
+ * asks for what cannot be.
+ *
  * The same bytes come out whatever the number of threads. Sets OpenBLAS to one
  * thread for the whole process: the device cuts products itself.
  */

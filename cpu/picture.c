@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Network pixels to pictures (video-vae.md 4.1, 11). A task makes two rows: one
- * of 4:2:0 chroma. */
+/* Network pixels to pictures (video-vae.md 4.1, 11), two rows at a time: one of
+ * 4:2:0 chroma. */
 #include "cpu/cpu.h"
 #include "cpu/mathf.h"
 
@@ -133,16 +133,15 @@ half_chroma_row (const H3EmitPictureArgs *a, gint y, gfloat *top,
   }
 }
 
+/* Rows 2 @pair and 2 @pair + 1; @row has room for both. */
 static void
-picture_task (gconstpointer data, gint64 index, gpointer scratch)
+emit_pair (const H3EmitPictureArgs *a, gint pair, gfloat *row)
 {
-  const H3EmitPictureArgs *a = data;
-  gint rows = MIN (2, a->picture.height - 2 * index);
+  gint rows = MIN (2, a->picture.height - 2 * pair);
   gsize size = 3 * (gsize) a->picture.width;
-  gfloat *row = scratch;
 
   for (gint i = 0; i < rows; i++) {
-    gint y = 2 * index + i;
+    gint y = 2 * pair + i;
 
     if (a->picture.format >= H3_PICTURE_RGB)
       rgb_row (a, y, row + i * size);
@@ -153,12 +152,27 @@ picture_task (gconstpointer data, gint64 index, gpointer scratch)
   }
   if (a->picture.format == H3_PICTURE_NV12 ||
       a->picture.format == H3_PICTURE_I420)
-    half_chroma_row (a, index, row, row + (rows - 1) * size);
+    half_chroma_row (a, pair, row, row + (rows - 1) * size);
+}
+
+static void
+picture_task (gconstpointer data, gint64 index, gpointer scratch)
+{
+  const H3EmitPictureArgs *a = data;
+  gint64 grain = h3_cpu_row_grain (2 * a->pixels->shape[3]);
+  gint64 end =
+      MIN ((index + 1) * grain, h3_cpu_ceil_div (a->picture.height, 2));
+
+  for (gint64 pair = index * grain; pair < end; pair++)
+    emit_pair (a, pair, scratch);
 }
 
 void
 H3_ISA (h3_cpu_emit_picture) (H3Stream *stream, const H3EmitPictureArgs *args)
 {
-  h3_cpu_for (stream, h3_cpu_ceil_div (args->picture.height, 2),
-      6 * args->pixels->shape[3] * sizeof (gfloat), picture_task, args);
+  gint64 width = args->pixels->shape[3];
+  gint64 pairs = h3_cpu_ceil_div (args->picture.height, 2);
+
+  h3_cpu_for (stream, h3_cpu_ceil_div (pairs, h3_cpu_row_grain (2 * width)),
+      6 * width * sizeof (gfloat), picture_task, args);
 }

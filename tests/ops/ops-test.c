@@ -1,28 +1,40 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "tests/ops/ops-test.h"
 
+void
+ops_init (Ops *ops, guint threads)
+{
+  GError *error = NULL;
+
+  ops->device = h3_cpu_device_new (threads, &error);
+  g_assert_no_error (error);
+  ops->stream = h3_stream_new (ops->device, &error);
+  g_assert_no_error (error);
+  ops->rand = g_rand_new_with_seed (20260801);
+  ops->tensors =
+      g_ptr_array_new_with_free_func ((GDestroyNotify) h3_tensor_unref);
+}
+
+void
+ops_clear (Ops *ops)
+{
+  g_ptr_array_unref (ops->tensors);
+  g_rand_free (ops->rand);
+  h3_stream_free (ops->stream);
+  h3_device_unref (ops->device);
+}
+
 static void
 run_once (OpsCase run, guint threads, GByteArray *out)
 {
   GError *error = NULL;
   Ops ops = { .out = out };
 
-  ops.device = h3_cpu_device_new (threads, &error);
-  g_assert_no_error (error);
-  ops.stream = h3_stream_new (ops.device, &error);
-  g_assert_no_error (error);
-  ops.rand = g_rand_new_with_seed (20260801);
-  ops.tensors =
-      g_ptr_array_new_with_free_func ((GDestroyNotify) h3_tensor_unref);
-
+  ops_init (&ops, threads);
   run (&ops);
   g_assert_true (h3_stream_synchronize (ops.stream, &error));
   g_assert_no_error (error);
-
-  g_ptr_array_unref (ops.tensors);
-  g_rand_free (ops.rand);
-  h3_stream_free (ops.stream);
-  h3_device_unref (ops.device);
+  ops_clear (&ops);
 }
 
 /* H3_CPU_ISA names an instruction set this machine lacks. */

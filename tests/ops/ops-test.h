@@ -23,6 +23,11 @@ typedef void (*OpsCase) (Ops *ops);
 /* A g_test that runs @run with each number of threads. */
 void ops_add (const gchar *path, OpsCase run);
 
+/* A case's surroundings, for programs that run cases in their own way; @threads
+ * 0: as many as there are processors. */
+void ops_init (Ops *ops, guint threads);
+void ops_clear (Ops *ops);
+
 /* Tensors that the case need not free. Half of them are views that start at an
  * odd place. Random values lie in [-scale, scale). */
 H3Tensor *ops_new (Ops *ops, H3DType dtype, guint rank, const gint64 *shape);

@@ -228,6 +228,13 @@ test_attention_nan (Ops *ops)
   h3_attention (ops->stream, &args);
   for (gint i = 0; i < 400 * 16; i++)
     g_assert_cmpint (isnan (ops_f32 (args.y)[i]) != 0, ==, i / 16 >= 370);
+  /* the same for a value of channel 2, in that channel of both heads */
+  qkv[(200 + 170) * 32 + 16] = 0;
+  qkv[(200 + 170) * 32 + 24 + 2] = NAN;
+  h3_attention (ops->stream, &args);
+  for (gint i = 0; i < 400 * 16; i++)
+    g_assert_cmpint (isnan (ops_f32 (args.y)[i]) != 0, ==,
+        i / 16 >= 370 && i % 8 == 2);
 }
 
 static void
