@@ -68,6 +68,7 @@ test_linear (Ops *ops)
   /* several tiles with ragged ends; several panels of K */
   for (gint i = 0; i < 3; i++) {
     try_linear (ops, dtypes[i], 150, 201, 33, TRUE, FALSE, H3_ACTIVATION_SILU);
+    try_linear (ops, dtypes[i], 2, 70, 2100, TRUE, FALSE, H3_ACTIVATION_NONE);
     try_linear (ops, dtypes[i], 3, 130, 2100, TRUE, TRUE, H3_ACTIVATION_NONE);
     try_linear (ops, dtypes[i], 700, 90, 20, FALSE, FALSE, H3_ACTIVATION_NONE);
   }
@@ -212,6 +213,21 @@ test_attention_large (Ops *ops)
   }
 }
 
+/* The first tile of keys scores -Inf throughout: it has no weight. */
+static void
+test_attention_infinite (Ops *ops)
+{
+  H3AttentionArgs args = attention_args (ops, 300, 1, 1, 1, 1, FALSE);
+  gfloat *row = ops_f32 (args.qkv);
+
+  for (gint s = 0; s < 300; s++, row += 3) {
+    row[0] = 1e30f;
+    row[1] = s < 150 ? -1e30f : 0;
+  }
+  h3_attention (ops->stream, &args);
+  ops_check (ops, args.y, attention_reference (&args), 5e-6);
+}
+
 static void
 test_attention_nan (Ops *ops)
 {
@@ -328,6 +344,7 @@ main (int argc, char **argv)
   ops_add ("/ops/matrix/embedding", test_embedding);
   ops_add ("/ops/matrix/attention", test_attention);
   ops_add ("/ops/matrix/attention/large", test_attention_large);
+  ops_add ("/ops/matrix/attention/infinite", test_attention_infinite);
   ops_add ("/ops/matrix/attention/nan", test_attention_nan);
   ops_add ("/ops/matrix/shapes", test_shapes);
   return g_test_run ();
