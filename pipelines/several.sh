@@ -1,0 +1,25 @@
+#!/bin/sh
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# Several clips in one MP4 on one timeline without a gap: PROMPTS.txt has a
+# prompt per line. Lyrics are GStreamer's format for texts that follow each
+# other, so that is what the prompts are made into; length=video keeps the sound
+# of each clip as long as its picture. Usage: several.sh [PROMPTS.txt [OUT.mp4]]
+file=${1-}
+set -- "" "${2:-clips.mp4}"
+. "$(dirname "$0")/common.sh"
+prompts=$(mktemp)
+trap 'rm -f "$prompts"' EXIT
+if [ -n "$file" ]; then cat "$file"; else
+  echo 'a red circle moves right on a blue background, high tone'
+  echo 'a yellow square moves down on a purple background, low tone'
+fi | awk 'NF { printf "[%02d:%02d.00]%s\n", n / 60, n % 60, $0; n++ }' >"$prompts"
+
+# shellcheck disable=SC2086
+gst-launch-1.0 -e \
+  filesrc location="$prompts" ! subparse ! text/x-raw,format=utf8 ! \
+    h3textenc ! h3denoise name=d $H3_SETTINGS \
+  d.video ! h3videovae ! queue max-size-buffers=16 ! \
+    x264enc bitrate=8000 key-int-max=48 ! h264parse ! mux.video_0 \
+  d.audio ! h3audiovae length=video skip-samples=1024 ! queue ! audioconvert ! \
+    avenc_aac bitrate=192000 ! aacparse ! mux.audio_0 \
+  mp4mux name=mux faststart=true ! filesink location="$2"

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Every script in pipelines/ runs, and its file holds what it says. */
+#include <gst/gst.h>
+
+#include "pipeline-test.h"
+
+#define PROMPT "a red circle moves right on a blue background, high tone"
+#define SETTINGS "H3_SETTINGS=width=96 height=64 frames=22 steps=2 seed=1"
+
+static const gchar *const settings[] = { SETTINGS, NULL };
+
+static gchar *
+script_path (const gchar *name)
+{
+  return g_build_filename (g_getenv ("H3_PIPELINES_DIR"), name, NULL);
+}
+
+/* Runs the script with the file @name in the test's folder; its path. */
+static gchar *
+run_script (const gchar *script, const gchar *prompt, const gchar *name)
+{
+  g_autofree gchar *path = script_path (script);
+  gchar *out = test_path (name);
+  const gchar *argv[] = { path, prompt, out, NULL };
+  g_autoptr (Result) result = run (argv, settings, 0);
+
+  assert_ok (result);
+  return out;
+}
+
+static void
+assert_file_size (const gchar *path, gint64 size)
+{
+  g_assert_cmpint (h3_test_file_size (path), ==, size);
+}
+
+typedef struct {
+  const gchar *script, *file;
+  const gchar *container, *video, *audio;
+  guint64 samples, more_samples; /* at least, and at most that many more */
+  gint rate;
+  gint64 latest_start; /* ns */
+  gboolean tagged;     /* with BT.709 */
+} Kind;
+
+/* AAC comes in frames of 1024 samples, Opus with 48 kHz. A clip of 22 frames
+ * has 29600 samples, or 29600 - 1024 where AAC's delay is made up for. */
+static const Kind kinds[] = {
+  { "mp4.sh", "a.mp4", "video/quicktime", "video/x-h264", "audio/mpeg", 28576,
+      2048, 32000, 0, TRUE },
+  { "mp4-no-libav.sh", "b.mp4", "video/quicktime", "video/x-h264",
+      "audio/mpeg", 28000 - 2048, 4096, 32000, 0, TRUE },
+  { "mp4-fragmented.sh", "c.mp4", "video/quicktime", "video/x-h264",
+      "audio/mpeg", 28576, 2048, 32000, 0, TRUE },
+  { "matroska-opus.sh", "d.mkv", "video/x-matroska", "video/x-h264",
+      "audio/x-opus", 44000, 1400, 48000, 0, TRUE },
+  { "matroska-lossless.sh", "e.mkv", "video/x-matroska", "video/x-h264",
+      "audio/x-flac", 29600, 0, 32000, 0, TRUE },
+  { "webm.sh", "f.webm", "video/webm", "video/x-vp8", "audio/x-opus", 44000,
+      1400, 48000, 0, FALSE },
+  { "mpegts.sh", "g.ts", "video/mpegts", "video/x-h264", "audio/mpeg", 28000,
+      4096, 32000, GST_SECOND / 4, TRUE },
+};
+
+static void
+check_kind (gconstpointer data)
+{
+  const Kind *kind = data;
+  g_autofree gchar *path = run_script (kind->script, PROMPT, kind->file);
+  g_autoptr (Media) media = media_read (path);
+
+  g_assert_cmpstr (media->container, ==, kind->container);
+  g_assert_cmpstr (media->video_codec, ==, kind->video);
+  g_assert_cmpstr (media->audio_codec, ==, kind->audio);
+  g_assert_cmpuint (media->frames, ==, 22);
+  g_assert_cmpint (media->width, ==, 96);
+  g_assert_cmpint (media->height, ==, 64);
+  g_assert_cmpint (media->fps_n, ==, 24 * media->fps_d);
+  g_assert_cmpint (media->channels, ==, 2);
+  g_assert_cmpint (media->rate, ==, kind->rate);
+  g_test_message ("%" G_GUINT64_FORMAT " samples", media->samples);
+  g_assert_cmpuint (media->samples, >=, kind->samples);
+  g_assert_cmpuint (media->samples, <=, kind->samples + kind->more_samples);
+  g_assert_cmpint (media->first_video, >=, 0);
+  g_assert_cmpint (media->first_video, <=, kind->latest_start);
+  g_assert_cmpint (media->first_audio, >=, 0);
+  g_assert_cmpint (media->first_audio, <=, kind->latest_start);
+  if (kind->tagged)
+    g_assert_cmpstr (media->colorimetry, ==, "bt709");
+}
+
+static void
+test_elements (void)
+{
+  g_autofree gchar *prompt = test_path ("prompt.txt");
+  g_autofree gchar *path = NULL;
+  g_autoptr (Media) media = NULL;
+
+  h3_test_write_file (prompt, "\"quoted\" ! text\nof two lines\n", 29);
+  path = run_script ("mp4-elements.sh", prompt, "elements.mp4");
+  media = media_read (path);
+  g_assert_cmpuint (media->frames, ==, 22);
+  g_assert_cmpstr (media->audio_codec, ==, "audio/mpeg");
+}
+
+static void
+test_several (void)
+{
+  static const gchar text[] = "a red circle\n\na blue square, high tone\n"
+                              "a [green] triangle!\n";
+  g_autofree gchar *prompts = test_path ("prompts.txt");
+  g_autofree gchar *path = NULL;
+  g_autoptr (Media) media = NULL;
+
+  h3_test_write_file (prompts, text, strlen (text));
+  path = run_script ("several.sh", prompts, "several.mp4");
+  media = media_read (path);
+  g_assert_cmpuint (media->frames, ==, 66);
+  /* 88000 less the 1024 skipped */
+  g_assert_cmpuint (media->samples, >=, 86976);
+  g_assert_cmpuint (media->samples, <=, 86976 + 2048);
+  g_assert_cmpint (media->first_video, ==, 0);
+  g_assert_cmpint (media->first_audio, ==, 0);
+}
+
+static void
+test_raw (void)
+{
+  g_autofree gchar *out = run_script ("raw.sh", PROMPT, "raw");
+  g_autofree gchar *video = g_strconcat (out, ".nv12", NULL);
+  g_autofree gchar *audio = g_strconcat (out, ".f32", NULL);
+
+  assert_file_size (video, 22 * 96 * 64 * 3 / 2);
+  assert_file_size (audio, 29600 * 8);
+}
+
+static void
+test_y4m_wav (void)
+{
+  g_autofree gchar *out = run_script ("y4m-wav.sh", PROMPT, "y4m");
+  g_autofree gchar *video = g_strconcat (out, ".y4m", NULL);
+  g_autofree gchar *audio = g_strconcat (out, ".wav", NULL);
+  g_autofree gchar *bytes = NULL;
+  g_autoptr (Media) media = media_read (audio);
+  gsize n;
+
+  g_assert_cmpuint (media->samples, ==, 29600);
+  g_assert_cmpint (media->rate, ==, 32000);
+  g_assert_true (g_file_get_contents (video, &bytes, &n, NULL));
+  g_assert_true (g_str_has_prefix (bytes, "YUV4MPEG2 "));
+  g_assert_nonnull (g_strstr_len (bytes, 100, " F24:1"));
+  g_assert_cmpuint (n, >, 22 * 96 * 64 * 3 / 2);
+  g_assert_cmpuint (n, <, 22 * (96 * 64 * 3 / 2 + 100));
+}
+
+static void
+test_png (void)
+{
+  g_autofree gchar *out = run_script ("png.sh", PROMPT, "frame");
+
+  for (gint i = 0; i < 23; i++) {
+    g_autofree gchar *path = g_strdup_printf ("%s%04d.png", out, i);
+    g_assert_cmpint (g_file_test (path, G_FILE_TEST_EXISTS), ==, i < 22);
+  }
+}
+
+static void
+test_hls (void)
+{
+  g_autofree gchar *out = run_script ("hls.sh", PROMPT, "hls");
+  g_autofree gchar *playlist = g_strconcat (out, ".m3u8", NULL);
+  g_autofree gchar *segment = g_strconcat (out, "00000.ts", NULL);
+  g_autofree gchar *text = NULL;
+  g_autoptr (Media) media = media_read (segment);
+
+  g_assert_true (g_file_get_contents (playlist, &text, NULL, NULL));
+  g_assert_nonnull (strstr (text, "hls00000.ts"));
+  g_assert_nonnull (strstr (text, "#EXT-X-ENDLIST"));
+  g_assert_cmpuint (media->frames, ==, 22);
+  g_assert_cmpstr (media->audio_codec, ==, "audio/mpeg");
+}
+
+/* The latents' files decode to what one pipeline makes of them. */
+static void
+test_latents (void)
+{
+  g_autofree gchar *out = run_script ("latents.sh", PROMPT, "latents");
+  g_autofree gchar *path = g_strconcat (out, ".mkv", NULL);
+  g_autofree gchar *whole = run_script ("matroska-lossless.sh", PROMPT, "w.mkv");
+  g_autoptr (Media) media = media_read (path);
+  g_autoptr (Media) other = media_read (whole);
+
+  g_assert_cmpuint (media->frames, ==, 22);
+  g_assert_cmpuint (media->samples, ==, 29600);
+  g_assert_cmpuint (other->samples, ==, 29600);
+}
+
+static void
+count_packet (GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer n)
+{
+  g_atomic_int_inc ((gint *)n);
+}
+
+static GstElement *
+receiver (const gchar *source, const gchar *caps, const gchar *rest, gint *n,
+    gint *port)
+{
+  g_autofree gchar *text = g_strdup_printf (
+      "udpsrc name=u address=127.0.0.1 port=%d caps=\"%s\" ! "
+      "rtpjitterbuffer ! %s ! fakesink name=s sync=false signal-handoffs=true",
+      *port, caps, rest);
+  GstElement *pipeline = gst_parse_launch (text, NULL);
+  GstElement *sink = gst_bin_get_by_name (GST_BIN (pipeline), "s");
+  GstElement *udp = gst_bin_get_by_name (GST_BIN (pipeline), "u");
+
+  g_signal_connect (sink, "handoff", G_CALLBACK (count_packet), n);
+  g_assert_cmpint (gst_element_set_state (pipeline, GST_STATE_PLAYING), !=,
+      GST_STATE_CHANGE_FAILURE);
+  g_object_get (udp, "port", port, NULL);
+  gst_object_unref (sink);
+  gst_object_unref (udp);
+  return pipeline;
+}
+
+static void
+test_rtp (void)
+{
+  gint frames = 0, packets = 0;
+  gint port = g_random_int_range (20000, 30000) * 2, audio_port = port + 2;
+  g_autoptr (GstElement) video = receiver ("video",
+      "application/x-rtp,media=video,clock-rate=90000,encoding-name=H264,"
+      "payload=96",
+      "rtph264depay ! h264parse ! video/x-h264,alignment=au ! avdec_h264",
+      &frames, &port);
+  g_autoptr (GstElement) audio = receiver ("audio",
+      "application/x-rtp,media=audio,clock-rate=48000,encoding-name=OPUS,"
+      "payload=97",
+      "rtpopusdepay ! opusdec", &packets, &audio_port);
+  g_autofree gchar *path = script_path ("rtp.sh");
+  g_autofree gchar *port_text = g_strdup_printf ("%d", port);
+  const gchar *argv[] = { path, PROMPT, "127.0.0.1", port_text, NULL };
+  g_autoptr (Result) result = run (argv, settings, 0);
+
+  assert_ok (result);
+  /* it is sent in real time */
+  g_assert_cmpfloat (result->seconds, >, 0.8);
+  for (gint i = 0; i < 50 && frames < 15; i++)
+    g_usleep (100000);
+  gst_element_set_state (video, GST_STATE_NULL);
+  gst_element_set_state (audio, GST_STATE_NULL);
+  g_test_message ("%d frames, %d sound packets", frames, packets);
+  g_assert_cmpint (frames, >=, 15);
+  g_assert_cmpint (packets, >=, 30);
+}
+
+/* No script without a test. */
+static void
+test_all_scripts (void)
+{
+  static const gchar *const others[] = { "common.sh", "install-deps.sh",
+    "quickstart.sh", "mp4-elements.sh", "several.sh", "raw.sh", "y4m-wav.sh",
+    "png.sh", "hls.sh", "latents.sh", "rtp.sh" };
+  g_autoptr (GDir) dir = g_dir_open (g_getenv ("H3_PIPELINES_DIR"), 0, NULL);
+  const gchar *name;
+
+  while ((name = g_dir_read_name (dir))) {
+    gboolean known = !g_str_has_suffix (name, ".sh");
+
+    for (guint i = 0; i < G_N_ELEMENTS (kinds); i++)
+      known |= g_str_equal (name, kinds[i].script);
+    for (guint i = 0; i < G_N_ELEMENTS (others); i++)
+      known |= g_str_equal (name, others[i]);
+    if (!known)
+      g_test_message ("pipelines/%s has no test", name);
+    g_assert_true (known);
+  }
+}
+
+int
+main (int argc, char **argv)
+{
+  test_begin (&argc, &argv);
+  for (guint i = 0; i < G_N_ELEMENTS (kinds); i++) {
+    g_autofree gchar *name = g_strconcat ("/scripts/", kinds[i].script, NULL);
+    g_test_add_data_func (name, &kinds[i], check_kind);
+  }
+  g_test_add_func ("/scripts/mp4-elements.sh", test_elements);
+  g_test_add_func ("/scripts/several.sh", test_several);
+  g_test_add_func ("/scripts/raw.sh", test_raw);
+  g_test_add_func ("/scripts/y4m-wav.sh", test_y4m_wav);
+  g_test_add_func ("/scripts/png.sh", test_png);
+  g_test_add_func ("/scripts/hls.sh", test_hls);
+  g_test_add_func ("/scripts/latents.sh", test_latents);
+  g_test_add_func ("/scripts/rtp.sh", test_rtp);
+  g_test_add_func ("/scripts/all", test_all_scripts);
+  return test_end ();
+}
