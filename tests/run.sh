@@ -46,7 +46,8 @@ suite () {
 
 suite 'as users build it' test -- --buildtype=release -Dtests=enabled
 suite 'under ASan and UBSan' asan -t 4 -- --buildtype=debugoptimized \
-  -Dtests=enabled -Db_sanitize=address,undefined -Db_lundef=false
+  -Dtests=enabled -Dcuda=disabled -Db_sanitize=address,undefined \
+  -Db_lundef=false
 
 echo "== fuzzers, ${H3_FUZZ_SECONDS:-60} s"
 if "$top/tests/fuzz/run.sh" "${H3_FUZZ_SECONDS:-60}"; then

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What the host files of the CUDA device share. */
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include "cuda/kernels.h"
+
+G_BEGIN_DECLS
+
+#define H3_CUBLAS_WORKSPACE ((gsize) 64 << 20)
+
+typedef struct _H3CudaProducts H3CudaProducts; /* linear.c */
+typedef struct _H3CudaSdpa H3CudaSdpa;         /* sdpa.c */
+
+typedef struct {
+  H3Device device;
+  cudaMemPool_t pool;
+  cudaStream_t memory; /* where allocations and frees are ordered */
+  H3CudaProducts *products;
+  H3CudaSdpa *sdpa; /* NULL: cuDNN is absent */
+  GMutex lock;
+  GPtrArray *streams; /* (element-type H3CudaStream), under the lock */
+} H3CudaDevice;
+
+/* Memory that only grows, ordered with one stream. */
+typedef struct {
+  gpointer data;
+  gsize bytes;
+} H3CudaScratch;
+
+typedef struct {
+  H3Stream stream;
+  cudaStream_t handle;
+  H3CudaScratch workspace;  /* of cuBLASLt */
+  H3CudaScratch scratch[4]; /* a product's operand, result, bias, weight */
+  H3CudaScratch picture;    /* a frame on its way to the host */
+  H3CudaScratch sdpa;       /* cuDNN's workspace */
+  H3CudaScratch bad_row;    /* gint32: a row number was outside */
+} H3CudaStream;
+
+static inline H3CudaDevice *
+h3_cuda_device (H3Stream *stream)
+{
+  return (H3CudaDevice *) stream->device;
+}
+
+/* FALSE, and the stream fails with the operation's and the error's name. */
+gboolean h3_cuda_ok (H3Stream *stream, const gchar *what, cudaError_t err);
+/* Makes the device current in this thread; every entry point begins so. */
+gboolean h3_cuda_enter (H3Stream *stream);
+/* At least @bytes of scratch, or NULL and the stream fails. */
+gpointer h3_cuda_scratch (H3Stream *stream, H3CudaScratch *scratch,
+    gsize bytes);
+
+gconstpointer h3_cuda_as_type (H3Stream *stream, H3CudaScratch *scratch,
+    H3DType to, H3DType from, gconstpointer data, gint64 n);
+
+H3CudaProducts *h3_cuda_products_new (GError **error);
+void h3_cuda_products_free (H3CudaProducts *products);
+void h3_cuda_linear (H3Stream *stream, const H3LinearArgs *args);
+
+/* NULL when cuDNN is not there. */
+H3CudaSdpa *h3_cuda_sdpa_new (void);
+void h3_cuda_sdpa_free (H3CudaSdpa *sdpa);
+/* FALSE when cuDNN has no engine for it; the stream has not failed then. */
+gboolean h3_cuda_sdpa_run (H3Stream *stream, const H3AttentionArgs *args);
+
+extern const H3DeviceOps h3_cuda_ops;
+
+G_END_DECLS

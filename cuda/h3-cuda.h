@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* NVIDIA GPUs as a device. Its code is in a module that is loaded when a GPU is
+ * asked for, so that everything else loads where no CUDA is. */
+#pragma once
+
+#include "model/ops.h"
+
+G_BEGIN_DECLS
+
+/* The module's file name, and the name of the function of this type in it. */
+#define H3_CUDA_MODULE "libh3cuda.so"
+#define H3_CUDA_DEVICE_NEW "h3_cuda_device_new"
+typedef H3Device *(*H3CudaDeviceNew) (gint ordinal, GError **error);
+
+/**
+ * h3_cuda_open_device:
+ * @ordinal: among the visible devices; -1 the one with most free memory
+ *
+ * Loads the module, once, from $H3_CUDA_MODULE, or else from beside the file
+ * that this code is in or from where it was installed, and makes a device.
+ *
+ * Errors: no module, no driver, no device, an ordinal out of range
+ * H3_ERROR_NOT_FOUND; a device older than the kernels H3_ERROR_SETTINGS; a
+ * library of CUDA's missing H3_ERROR_INIT; an exclusive device in use
+ * H3_ERROR_BUSY.
+ */
+H3Device *h3_cuda_open_device (gint ordinal, GError **error);
+
+/* In the module. */
+H3Device *h3_cuda_device_new (gint ordinal, GError **error);
+
+G_END_DECLS

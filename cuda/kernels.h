@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The launchers of the kernels, for the host code in C. Each puts one operation
+ * of model/ops.h on a stream; shapes are checked already (model/ops.c). They
+ * return what the launch returned. */
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "model/ops.h"
+
+G_BEGIN_DECLS
+
+typedef struct CUstream_st *H3CudaStreamHandle;
+
+/* dst[i] = src[i] in dst's type; scale: times @factor */
+cudaError_t h3_cuda_convert (H3CudaStreamHandle stream, H3DType dst_type,
+    gpointer dst, H3DType src_type, gconstpointer src, gint64 n, gfloat factor);
+cudaError_t h3_cuda_embedding (H3CudaStreamHandle stream, H3Tensor *y,
+    const H3Tensor *weight, const H3Tensor *ids, gint32 *bad_row);
+cudaError_t h3_cuda_scatter_rows (H3CudaStreamHandle stream, H3Tensor *y,
+    const H3Tensor *x, const H3Tensor *rows, gint32 *bad_row);
+cudaError_t h3_cuda_rms_norm (H3CudaStreamHandle stream,
+    const H3RmsNormArgs *args);
+cudaError_t h3_cuda_layer_norm (H3CudaStreamHandle stream,
+    const H3LayerNormArgs *args);
+cudaError_t h3_cuda_qk_norm_rope (H3CudaStreamHandle stream,
+    const H3QkNormRopeArgs *args);
+/* 16-bit types, heads of 16, 32, 64 or 128; cudaErrorNotSupported otherwise. */
+cudaError_t h3_cuda_attention_mma (H3CudaStreamHandle stream,
+    const H3AttentionArgs *args);
+/* Hopper only: 16-bit types, heads of 64 or 128; cudaErrorNotSupported
+ * otherwise. */
+cudaError_t h3_cuda_attention_sm90 (H3CudaStreamHandle stream,
+    const H3AttentionArgs *args);
+/* Any head size up to 256 and type, slowly. */
+cudaError_t h3_cuda_attention_any (H3CudaStreamHandle stream,
+    const H3AttentionArgs *args);
+cudaError_t h3_cuda_swiglu (H3CudaStreamHandle stream, H3Tensor *y,
+    const H3Tensor *gate_up);
+cudaError_t h3_cuda_scaled_residual (H3CudaStreamHandle stream, H3Tensor *x,
+    const H3Tensor *branch, const H3Tensor *scale);
+cudaError_t h3_cuda_gated_residual (H3CudaStreamHandle stream, H3Tensor *x,
+    const H3Tensor *branch, const H3Tensor *table, const H3Tensor *rows,
+    guint gate);
+/* y = act (y + bias), in place, for products whose library epilogue cannot */
+cudaError_t h3_cuda_bias_act (H3CudaStreamHandle stream, H3DType y_type,
+    gpointer y, H3DType x_type, gconstpointer x, const H3Tensor *bias,
+    gint64 rows, gint64 cols, H3Activation activation);
+cudaError_t h3_cuda_solver_step (H3CudaStreamHandle stream,
+    const H3SolverArgs *args);
+cudaError_t h3_cuda_latent_tile (H3CudaStreamHandle stream,
+    const H3LatentTileArgs *args);
+cudaError_t h3_cuda_compose_tiles (H3CudaStreamHandle stream,
+    const H3ComposeTilesArgs *args);
+cudaError_t h3_cuda_blend_frames (H3CudaStreamHandle stream,
+    const H3BlendFramesArgs *args);
+/* @plane: device addresses, strides as in args->picture */
+cudaError_t h3_cuda_emit_picture (H3CudaStreamHandle stream,
+    const H3EmitPictureArgs *args, guint8 *const plane[3],
+    const gint stride[3]);
+/* @weight: float32 of args->weight's shape */
+cudaError_t h3_cuda_conv1d (H3CudaStreamHandle stream, const H3Conv1dArgs *args,
+    const gfloat *weight);
+cudaError_t h3_cuda_conv_transpose1d (H3CudaStreamHandle stream,
+    const H3ConvTranspose1dArgs *args, const gfloat *weight);
+cudaError_t h3_cuda_snake_beta (H3CudaStreamHandle stream,
+    const H3SnakeBetaArgs *args);
+cudaError_t h3_cuda_mean (H3CudaStreamHandle stream, H3Tensor *y,
+    const H3Tensor *a, const H3Tensor *b, const H3Tensor *c);
+cudaError_t h3_cuda_interleave_clamp (H3CudaStreamHandle stream, H3Tensor *y,
+    const H3Tensor *x);
+cudaError_t h3_cuda_video_rows_to_latent (H3CudaStreamHandle stream,
+    H3Tensor *latent, const H3Tensor *rows);
+cudaError_t h3_cuda_audio_rows_to_latent (H3CudaStreamHandle stream,
+    H3Tensor *latent, const H3Tensor *rows);
+cudaError_t h3_cuda_count_nonfinite (H3CudaStreamHandle stream, H3Tensor *count,
+    const H3Tensor *x);
+
+G_END_DECLS

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* RMS norm with AdaLN modulation by table row, and layer norm: one block per
+ * row. Rows of up to 8192 elements stay in registers between the reduction and
+ * the output; odd or longer ones are read twice. */
+#include "cuda/kernel.cuh"
+
+#define THREADS 256
+#define KEPT 4 /* groups of eight that a thread keeps */
+
+/* What modulates a row; table NULL: nothing. */
+typedef struct {
+  const void *table;
+  H3DType type;
+  const gint32 *rows;
+  gint64 cols;
+  int shift, scale;
+} Modulation;
+
+template <typename TY, typename TX>
+__global__ void __launch_bounds__ (THREADS)
+rms_norm (TY *y, const TX *x, const float *weight, float eps,
+    const __grid_constant__ Modulation m, int cols)
+{
+  gint64 row = blockIdx.x;
+  float v[KEPT][8];
+  float sum = 0.0f;
+
+#pragma unroll
+  for (int k = 0; k < KEPT; k++) {
+    int i = (k * THREADS + threadIdx.x) * 8;
+    if (i < cols)
+      load8 (x + row * cols + i, v[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < KEPT; k++)
+    if ((k * THREADS + threadIdx.x) * 8 < cols)
+#pragma unroll
+      for (int j = 0; j < 8; j++)
+        sum += v[k][j] * v[k][j];
+  float rstd = rsqrtf (block_sum (sum) / cols + eps);
+  gint64 at = m.table ? m.rows[row] * m.cols : 0;
+
+#pragma unroll
+  for (int k = 0; k < KEPT; k++) {
+    int i = (k * THREADS + threadIdx.x) * 8;
+    float w[8], s[8], b[8];
+    if (i >= cols)
+      continue;
+    load8 (weight + i, w);
+    if (m.table) {
+      load_any<true> (m.table, m.type, at + (gint64) m.scale * cols + i, 8, s);
+      load_any<true> (m.table, m.type, at + (gint64) m.shift * cols + i, 8, b);
+    }
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+      v[k][j] = v[k][j] * rstd * w[j];
+      if (m.table)
+        v[k][j] = v[k][j] * (1.0f + s[j]) + b[j];
+    }
+    store8 (y + row * cols + i, v[k]);
+  }
+}
+
+template <typename TY, typename TX>
+__global__ void __launch_bounds__ (THREADS)
+rms_norm_any (TY *y, const TX *x, const float *weight, float eps,
+    const __grid_constant__ Modulation m, int cols)
+{
+  gint64 row = blockIdx.x;
+  float sum = 0.0f;
+
+  x += row * cols;
+  for (int i = threadIdx.x; i < cols; i += THREADS)
+    sum += to_float (x[i]) * to_float (x[i]);
+  float rstd = rsqrtf (block_sum (sum) / cols + eps);
+  gint64 at = m.table ? m.rows[row] * m.cols : 0;
+
+  for (int i = threadIdx.x; i < cols; i += THREADS) {
+    float v = to_float (x[i]) * rstd * weight[i];
+    if (m.table) {
+      float s = any_value (m.table, m.type, at + (gint64) m.scale * cols + i);
+      float b = any_value (m.table, m.type, at + (gint64) m.shift * cols + i);
+      v = v * (1.0f + s) + b;
+    }
+    y[row * cols + i] = from_float<TY> (v);
+  }
+}
+
+cudaError_t
+h3_cuda_rms_norm (H3CudaStreamHandle stream, const H3RmsNormArgs *a)
+{
+  gint64 rows = h3_tensor_rows (a->x), cols = h3_tensor_cols (a->x);
+  const float *w = (const float *) a->weight->data;
+  Modulation m = {};
+  bool fast;
+
+  if (rows == 0 || cols == 0)
+    return cudaSuccess;
+  if (a->table) {
+    m.table = a->table->data;
+    m.type = a->table->dtype;
+    m.rows = (const gint32 *) a->rows->data;
+    m.cols = h3_tensor_cols (a->table);
+    m.shift = a->shift;
+    m.scale = a->scale;
+  }
+  fast = cols <= THREADS * 8 * KEPT &&
+      whole (cols, a->x->data, a->y->data, w, m.table);
+  H3_WITH_TYPE (a->y->dtype, TY, H3_WITH_TYPE (a->x->dtype, TX,
+      if (fast)
+        rms_norm<<<rows, THREADS, 0, stream>>> ((TY *) a->y->data,
+            (const TX *) a->x->data, w, a->eps, m, cols);
+      else
+        rms_norm_any<<<rows, THREADS, 0, stream>>> ((TY *) a->y->data,
+            (const TX *) a->x->data, w, a->eps, m, cols)));
+  return cudaGetLastError ();
+}
+
+template <typename TY, typename TX>
+__global__ void __launch_bounds__ (THREADS)
+layer_norm (TY *y, const TX *x, const float *weight, const float *bias,
+    float eps, int cols)
+{
+  gint64 row = blockIdx.x;
+  float sum = 0.0f, square = 0.0f;
+
+  x += row * cols;
+  for (int i = threadIdx.x; i < cols; i += THREADS)
+    sum += to_float (x[i]);
+  float mean = block_sum (sum) / cols;
+  for (int i = threadIdx.x; i < cols; i += THREADS) {
+    float d = to_float (x[i]) - mean;
+    square += d * d;
+  }
+  float rstd = rsqrtf (block_sum (square) / cols + eps);
+  for (int i = threadIdx.x; i < cols; i += THREADS)
+    y[row * cols + i] = from_float<TY> (
+        (to_float (x[i]) - mean) * rstd * weight[i] + bias[i]);
+}
+
+cudaError_t
+h3_cuda_layer_norm (H3CudaStreamHandle stream, const H3LayerNormArgs *a)
+{
+  gint64 rows = h3_tensor_rows (a->x), cols = h3_tensor_cols (a->x);
+
+  if (rows == 0 || cols == 0)
+    return cudaSuccess;
+  H3_WITH_TYPE (a->y->dtype, TY, H3_WITH_TYPE (a->x->dtype, TX,
+      layer_norm<<<rows, THREADS, 0, stream>>> ((TY *) a->y->data,
+          (const TX *) a->x->data, (const float *) a->weight->data,
+          (const float *) a->bias->data, a->eps, cols)));
+  return cudaGetLastError ();
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The parts of the program test-cuda-ops. */
+#pragma once
+
+#include "tests/cuda/cuda-test.h"
+
+void add_rows_tests (void);
+void add_matrix_tests (void);
+void add_media_tests (void);
+void add_device_tests (void);
