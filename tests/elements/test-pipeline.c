@@ -10,7 +10,11 @@
 
 #define TIMEOUT (60 * GST_SECOND)
 #define CAPS "text/x-raw,format=utf8"
+#ifdef __SANITIZE_ADDRESS__
+#define CYCLES 20 /* they are slow there */
+#else
 #define CYCLES 100
+#endif
 
 typedef struct {
   gchar *dir, *prompt, *video, *audio;
