@@ -13,8 +13,7 @@ static GQuark common_quark;
 static gboolean
 unload (GstElement *element)
 {
-  GstH3Common *common =
-      g_object_get_qdata (G_OBJECT (element), common_quark);
+  GstH3Common *common = g_object_get_qdata (G_OBJECT (element), common_quark);
   GstH3Model *model = NULL;
 
   /* in PAUSED and above a job may be using it */
@@ -47,8 +46,8 @@ void
 gst_h3_common_class_init (GstElementClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
-  const GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
-      GST_PARAM_MUTABLE_READY;
+  const GParamFlags flags =
+      G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
 
   gst_type_mark_as_plugin_api (GST_TYPE_H3_BACKEND, 0);
   gst_type_mark_as_plugin_api (GST_TYPE_H3_RESIDENCY, 0);
@@ -56,13 +55,15 @@ gst_h3_common_class_init (GstElementClass *klass)
 
   g_object_class_install_property (object_class, GST_H3_PROP_MODEL_PATH,
       g_param_spec_string ("model-path", "Model path",
-          "Folder of the H3 checkpoint, or one component's folder or file where "
-          "that is enough. When unset, $H3_MODEL_PATH is used, and when that is "
-          "unset too, the small demo checkpoint shipped with the plugin.",
+          "Folder of the H3 checkpoint, or one component's folder or file "
+          "where that is enough. When unset, $H3_MODEL_PATH is used, and when "
+          "that is unset too, the small demo checkpoint shipped with the "
+          "plugin.",
           GST_H3_DEFAULT_MODEL_PATH, flags));
   g_object_class_install_property (object_class, GST_H3_PROP_BACKEND,
       g_param_spec_enum ("backend", "Backend",
-          "What computes. The element message \"h3-model\" says what was chosen.",
+          "What computes. The element message \"h3-model\" says what was "
+          "chosen.",
           GST_TYPE_H3_BACKEND, GST_H3_DEFAULT_BACKEND, flags));
   g_object_class_install_property (object_class, GST_H3_PROP_RESIDENCY,
       g_param_spec_enum ("residency", "Residency",
@@ -71,9 +72,9 @@ gst_h3_common_class_init (GstElementClass *klass)
           GST_TYPE_H3_RESIDENCY, GST_H3_DEFAULT_RESIDENCY, flags));
   g_object_class_install_property (object_class, GST_H3_PROP_MEMORY_BUDGET,
       g_param_spec_uint64 ("memory-budget", "Memory budget",
-          "Bytes this element's weights and workspace may take; more is refused "
-          "before loading. 0 = what the device has free, minus a margin of a "
-          "twentieth of its memory (at most 1 GiB).",
+          "Bytes this element's weights and workspace may take; more is "
+          "refused before loading. 0 = what the device has free, minus a "
+          "margin of a twentieth of its memory (at most 1 GiB).",
           0, G_MAXUINT64, GST_H3_DEFAULT_MEMORY_BUDGET, flags));
   g_object_class_install_property (object_class, GST_H3_PROP_PRELOAD,
       g_param_spec_enum ("preload", "Preload",
@@ -81,10 +82,10 @@ gst_h3_common_class_init (GstElementClass *klass)
           GST_TYPE_H3_PRELOAD, GST_H3_DEFAULT_PRELOAD, flags));
   g_object_class_install_property (object_class, GST_H3_PROP_STATS,
       g_param_spec_boxed ("stats", "Statistics",
-          "Numbers of the work so far: model-loads (how often the process loaded "
-          "the model now held), model-load-ms (milliseconds the last load took), "
-          "weight-bytes, and the element's own.", GST_TYPE_STRUCTURE,
-          G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
+          "Numbers of the work so far: model-loads (how often the process "
+          "loaded the model now held), model-load-ms (milliseconds the last "
+          "load took), weight-bytes, and the element's own.",
+          GST_TYPE_STRUCTURE, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
   install_signals (klass);
 }
 
@@ -120,8 +121,8 @@ get_stats (GstH3Common *common)
   load_ms = common->load_ms;
   g_mutex_unlock (&common->lock);
   stats = gst_structure_new ("application/x-h3-stats", "model-loads",
-      G_TYPE_UINT, loads, "model-load-ms", G_TYPE_UINT, load_ms,
-      "weight-bytes", G_TYPE_UINT64, common->weight_bytes, NULL);
+      G_TYPE_UINT, loads, "model-load-ms", G_TYPE_UINT, load_ms, "weight-bytes",
+      G_TYPE_UINT64, common->weight_bytes, NULL);
   if (common->funcs->add_stats)
     common->funcs->add_stats (common->element, stats);
   return stats;
@@ -226,12 +227,14 @@ choose_path (GstH3Common *common, GError **error)
   if (!path) {
     g_set_error (error, H3_ERROR, H3_ERROR_NOT_FOUND,
         "No checkpoint is named and the demo checkpoint is not in %s: set "
-        "model-path or $H3_MODEL_PATH", H3_DEMO_INSTALLED);
+        "model-path or $H3_MODEL_PATH",
+        H3_DEMO_INSTALLED);
     return NULL;
   }
   common->is_demo = TRUE;
-  GST_INFO_OBJECT (common->element, "model-path and $H3_MODEL_PATH are unset: "
-      "using the demo checkpoint %s", path);
+  GST_INFO_OBJECT (common->element,
+      "model-path and $H3_MODEL_PATH are unset: using the demo checkpoint %s",
+      path);
   return path;
 }
 
@@ -372,8 +375,8 @@ acquire_should_stop (gpointer data)
   AcquireStop *stop = data;
 
   return g_atomic_int_get (&stop->common->stopping) ||
-      (stop->job && stop->job->should_stop &&
-          stop->job->should_stop (stop->job->user_data));
+         (stop->job && stop->job->should_stop &&
+             stop->job->should_stop (stop->job->user_data));
 }
 
 typedef struct {
@@ -402,12 +405,14 @@ load_progress (guint64 done, guint64 total, gpointer user_data)
 static GstH3Model *
 acquire_model (GstH3Common *common, const H3Stop *stop, GError **error)
 {
-  LoadReport load = { common, { 0, } };
+  LoadReport load = { common, {
+                                  0,
+                              } };
   GError *local = NULL;
-  GstH3Model *model = gst_h3_model_acquire (common->funcs->kind,
-      common->checkpoint, common->device, get_budget (common),
-      common->weight_bytes, workspace (common), stop, load_progress, &load,
-      &local);
+  GstH3Model *model =
+      gst_h3_model_acquire (common->funcs->kind, common->checkpoint,
+          common->device, get_budget (common), common->weight_bytes,
+          workspace (common), stop, load_progress, &load, &local);
 
   if (local)
     gst_h3_common_fail (common, g_error_copy (local));

@@ -71,7 +71,7 @@ struct _GstH3Common {
   H3Checkpoint *checkpoint;
   H3Device *device;
   guint64 weight_bytes;
-  gboolean is_demo;  /* nobody named a checkpoint: the one shipped with the plugin */
+  gboolean is_demo;  /* nobody named a checkpoint: the one shipped with us */
   gchar *path;       /* where the checkpoint is */
   gchar *model_name; /* for people and metadata: its last path components */
 
@@ -97,9 +97,10 @@ gboolean gst_h3_common_set_property (GstH3Common *common, guint prop_id,
 gboolean gst_h3_common_get_property (GstH3Common *common, guint prop_id,
     GValue *value);
 
-/* Before chaining up: NULL→READY opens the checkpoint and checks everything that
- * can be checked without reading weights; the preload starts; PAUSED→READY tells
- * loading to stop. FALSE: an error was posted, return GST_STATE_CHANGE_FAILURE. */
+/* Before chaining up: NULL→READY opens the checkpoint and checks everything
+ * that can be checked without reading weights; the preload starts; PAUSED→READY
+ * tells loading to stop. FALSE: an error was posted, return
+ * GST_STATE_CHANGE_FAILURE. */
 gboolean gst_h3_common_before_state_change (GstH3Common *common,
     GstStateChange transition);
 /* After chaining up: gives back what the new state does not need. Calls it also

@@ -16,7 +16,7 @@ typedef struct {
   GstH3Job *job;
   GstH3Clip clip;
   H3Transformer *transformer; /* the element's */
-  GstStructure *settings;     /* what the clip is: signals, messages, metadata */
+  GstStructure *settings; /* what the clip is: signals, messages, metadata */
   GstH3ProgressReport report;
 } Run;
 
@@ -143,12 +143,13 @@ describe_settings (Run *run)
       (guint) r->geometry.frames, "requested-frames", G_TYPE_UINT,
       (guint) run->clip.requested_frames, "width", G_TYPE_INT,
       r->geometry.width, "height", G_TYPE_INT, r->geometry.height, "schedule",
-      G_TYPE_STRING, gst_h3_enum_nick (GST_TYPE_H3_SCHEDULE,
-          run->clip.schedule_kind), "solver", G_TYPE_STRING,
-      gst_h3_enum_nick (GST_TYPE_H3_SOLVER, r->solver), "noise-mode",
-      G_TYPE_STRING, gst_h3_enum_nick (GST_TYPE_H3_NOISE_MODE, r->noise_mode),
-      "shift-video", G_TYPE_DOUBLE, r->shift_v, "shift-audio", G_TYPE_DOUBLE,
-      r->shift_a, "model", G_TYPE_STRING, run->self->common.model_name, NULL);
+      G_TYPE_STRING,
+      gst_h3_enum_nick (GST_TYPE_H3_SCHEDULE, run->clip.schedule_kind),
+      "solver", G_TYPE_STRING, gst_h3_enum_nick (GST_TYPE_H3_SOLVER, r->solver),
+      "noise-mode", G_TYPE_STRING,
+      gst_h3_enum_nick (GST_TYPE_H3_NOISE_MODE, r->noise_mode), "shift-video",
+      G_TYPE_DOUBLE, r->shift_v, "shift-audio", G_TYPE_DOUBLE, r->shift_a,
+      "model", G_TYPE_STRING, run->self->common.model_name, NULL);
 
   copy_prompt_fields (settings, run->job->embeds);
   return settings;
@@ -175,7 +176,8 @@ make_tags (Run *run)
   const GstStructure *from = gst_h3_buffer_get_job (run->job->embeds);
   const gchar *prompt = from ? gst_structure_get_string (from, "prompt") : NULL;
   gchar *comment = g_strdup_printf ("seed=%" G_GUINT64_FORMAT " steps=%d "
-      "model=%s", r->seed, r->schedule->steps, run->self->common.model_name);
+                                    "model=%s",
+      r->seed, r->schedule->steps, run->self->common.model_name);
   GstTagList *tags = gst_tag_list_new (GST_TAG_COMMENT, comment,
       GST_TAG_APPLICATION_NAME, PACKAGE " " VERSION, NULL);
   gboolean tag_prompt;
@@ -206,12 +208,16 @@ report_length (Run *run)
   if (frames != requested) {
     GST_ELEMENT_INFO (self, LIBRARY, SETTINGS,
         ("%d frames were asked for; H3 makes 17 k + 5, so the clip has %d "
-            "(%.3f s)", requested, frames, frames / (gdouble) H3_FPS), (NULL));
+         "(%.3f s)",
+            requested, frames, frames / (gdouble) H3_FPS),
+        (NULL));
   }
   if (run->clip.untrained_length) {
     GST_ELEMENT_WARNING (self, LIBRARY, SETTINGS,
         ("A clip of %d frames is outside the 107 to 362 frames H3 is trained "
-            "on; set frames or duration for better ones", frames), (NULL));
+         "on; set frames or duration for better ones",
+            frames),
+        (NULL));
   }
 }
 
@@ -255,7 +261,9 @@ static gboolean
 negotiate (Run *run, GError **error)
 {
   GstH3Denoise *self = run->self;
-  GstCaps *caps[GST_H3_N_OUTPUTS] = { NULL, };
+  GstCaps *caps[GST_H3_N_OUTPUTS] = {
+    NULL,
+  };
   gboolean good = check_linked (self, error);
 
   for (guint i = 0; i < GST_H3_N_OUTPUTS && good; i++) {
@@ -336,8 +344,8 @@ deliver (Run *run, H3Tensor *video, H3Tensor *audio, GError **error)
 
   buffers[GST_H3_OUTPUT_VIDEO] = take_latent (video, run->settings);
   buffers[GST_H3_OUTPUT_AUDIO] = take_latent (audio, run->settings);
-  /* before waiting for room: a player may hold the sinks, and so the room, until
-   * the progress it saw has ended */
+  /* before waiting for room: a player may hold the sinks, and so the room,
+   * until the progress it saw has ended */
   gst_h3_progress_end (&run->report, NULL);
   if (gst_h3_denoise_queue_clip (run->self, run->job, buffers, g->frames,
           g->audio_t * H3_AUDIO_HOP))
@@ -351,10 +359,11 @@ static void
 begin_report (Run *run)
 {
   const H3DenoiseRequest *r = &run->clip.request;
-  gchar *text = g_strdup_printf ("clip %" G_GUINT64_FORMAT ": %dx%d, %d frames, "
-      "%d steps, seed %" G_GUINT64_FORMAT, run->job->number,
-      r->geometry.width, r->geometry.height, r->geometry.frames,
-      r->schedule->steps, r->seed);
+  gchar *text =
+      g_strdup_printf ("clip %" G_GUINT64_FORMAT ": %dx%d, %d frames, "
+                       "%d steps, seed %" G_GUINT64_FORMAT,
+          run->job->number, r->geometry.width, r->geometry.height,
+          r->geometry.frames, r->schedule->steps, r->seed);
 
   GST_INFO_OBJECT (run->self, "%s: %" GST_PTR_FORMAT, text, run->settings);
   gst_h3_progress_start (&run->report, GST_ELEMENT_CAST (run->self), "denoise",
@@ -372,8 +381,8 @@ start (Run *run, GError **error)
   gboolean good;
 
   gst_h3_denoise_get_sampling (self, &sampling);
-  good = gst_h3_sampling_resolve (&sampling, &self->defaults, &run->clip,
-      error);
+  good =
+      gst_h3_sampling_resolve (&sampling, &self->defaults, &run->clip, error);
   gst_h3_sampling_clear (&sampling);
   if (!good)
     return FALSE;
@@ -417,8 +426,8 @@ make_clip (Run *run, GError **error)
 
 /* --- ending a job --- */
 
-/* Returns: "done", "cancelled" or "failed". A clip that is done was counted when it
- * was queued, so that who has it finds it counted. */
+/* Returns: "done", "cancelled" or "failed". A clip that is done was counted
+ * when it was queued, so that who has it finds it counted. */
 static const gchar *
 count_result (GstH3Denoise *self, const GError *error)
 {

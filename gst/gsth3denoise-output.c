@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The source pads of h3denoise. Each has a queue and a task of its own, so that
- * a pipeline without any queue element cannot deadlock: what blocks one pad never
- * keeps data from the other. */
+ * a pipeline without any queue element cannot deadlock: what blocks one pad
+ * never keeps data from the other. */
 #include "gst/gsth3denoise-private.h"
 
 #define GST_CAT_DEFAULT gst_h3_denoise_debug
@@ -29,18 +29,21 @@ time_of_frames (guint64 frames)
 
 /* --- queueing, with lock held --- */
 
-static void
+/* Returns whether it was queued. */
+static gboolean
 push_item (GstH3Denoise *self, GstH3Output *output, gpointer item)
 {
   if (output->flushing || output->flow == GST_FLOW_EOS ||
-      output->flow == GST_FLOW_FLUSHING || output->flow <= GST_FLOW_NOT_NEGOTIATED) {
+      output->flow == GST_FLOW_FLUSHING ||
+      output->flow <= GST_FLOW_NOT_NEGOTIATED) {
     gst_mini_object_unref (item);
-    return;
+    return FALSE;
   }
   if (GST_IS_BUFFER (item))
     output->n_buffers++;
   g_queue_push_tail (&output->items, item);
   g_cond_broadcast (&self->changed);
+  return TRUE;
 }
 
 static void
@@ -55,8 +58,7 @@ push_stream_start (GstH3Denoise *self, GstH3Output *output)
       GST_PAD_NAME (output->pad));
   event = gst_event_new_stream_start (id);
   gst_event_set_group_id (event, self->group_id);
-  push_item (self, output, event);
-  output->started = TRUE;
+  output->started = push_item (self, output, event);
   g_free (id);
 }
 
@@ -69,17 +71,25 @@ push_segment (GstH3Denoise *self, GstH3Output *output)
   if (output->segment)
     return;
   gst_segment_init (&segment, GST_FORMAT_TIME);
-  push_item (self, output, gst_event_new_segment (&segment));
-  output->segment = TRUE;
+  output->segment =
+      push_item (self, output, gst_event_new_segment (&segment));
 }
 
+/* A STREAM_START or SEGMENT that never left the queue must come again. */
 static void
 clear_items (GstH3Output *output)
 {
   gpointer item;
 
-  while ((item = g_queue_pop_head (&output->items)))
+  while ((item = g_queue_pop_head (&output->items))) {
+    if (GST_IS_EVENT (item)) {
+      if (GST_EVENT_TYPE (item) == GST_EVENT_STREAM_START)
+        output->started = FALSE;
+      else if (GST_EVENT_TYPE (item) == GST_EVENT_SEGMENT)
+        output->segment = FALSE;
+    }
     gst_mini_object_unref (item);
+  }
   output->n_buffers = 0;
 }
 
@@ -212,7 +222,8 @@ move_origin (GstH3Denoise *self, GstClockTime earliest)
   }
 }
 
-/* When a live clip can begin: now, and the lead that makes up for what follows. */
+/* When a live clip can begin: now, and the lead that makes up for what
+ * follows. */
 static GstClockTime
 live_start (GstH3Denoise *self)
 {
@@ -244,8 +255,8 @@ stamp_clip (GstH3Denoise *self, GstBuffer *buffers[GST_H3_N_OUTPUTS],
       gst_util_uint64_scale (audio_samples, GST_SECOND, H3_AUDIO_RATE);
   GST_BUFFER_OFFSET (video) = self->frames;
   GST_BUFFER_OFFSET_END (video) = self->frames + frames;
-  GST_BUFFER_OFFSET (audio) = gst_util_uint64_scale_round (self->frames,
-      H3_AUDIO_RATE, H3_FPS);
+  GST_BUFFER_OFFSET (audio) =
+      gst_util_uint64_scale_round (self->frames, H3_AUDIO_RATE, H3_FPS);
   GST_BUFFER_OFFSET_END (audio) = GST_BUFFER_OFFSET (audio) + audio_samples;
   for (guint i = 0; i < GST_H3_N_OUTPUTS; i++) {
     if (self->discont)
@@ -290,8 +301,8 @@ gst_h3_denoise_queue_clip (GstH3Denoise *self, GstH3Job *job,
 
 /* --- the pads' tasks --- */
 
-/* With lock held: a GAP up to now, when a live clip is being made and downstream
- * has had nothing for a while. */
+/* With lock held: a GAP up to now, when a live clip is being made and
+ * downstream has had nothing for a while. */
 static GstEvent *
 make_gap (GstH3Denoise *self, GstH3Output *output, GstClockTime now)
 {
@@ -329,7 +340,7 @@ next_item (GstH3Denoise *self, GstH3Output *output)
     if (!is_live (self)) {
       g_cond_wait (&self->changed, &self->lock);
     } else if (!g_cond_wait_until (&self->changed, &self->lock,
-            g_get_monotonic_time () + GAP_INTERVAL / GST_USECOND)) {
+                   g_get_monotonic_time () + GAP_INTERVAL / GST_USECOND)) {
       GstClockTime now;
 
       g_mutex_unlock (&self->lock);
@@ -367,8 +378,7 @@ take_flow (GstH3Denoise *self, GstH3Output *output, GstFlowReturn ret)
   if (ret != GST_FLOW_OK && ret != GST_FLOW_NOT_LINKED)
     clear_items (output);
   if (combined != GST_FLOW_OK && self->flow == GST_FLOW_OK) {
-    GST_INFO_OBJECT (self, "downstream says %s",
-        gst_flow_get_name (combined));
+    GST_INFO_OBJECT (self, "downstream says %s", gst_flow_get_name (combined));
     self->flow = combined;
     fatal = combined == GST_FLOW_NOT_LINKED || combined < GST_FLOW_EOS;
     gst_h3_denoise_cancel_all (self);
@@ -511,8 +521,8 @@ current_geometry (GstH3Denoise *self, H3Geometry *geometry)
   return good;
 }
 
-/* What a clip with the present settings would be, so that what follows can refuse
- * an impossible size before minutes of work. */
+/* What a clip with the present settings would be, so that what follows can
+ * refuse an impossible size before minutes of work. */
 static void
 answer_caps (GstH3Denoise *self, GstPad *pad, GstQuery *query)
 {
@@ -521,7 +531,8 @@ answer_caps (GstH3Denoise *self, GstPad *pad, GstQuery *query)
 
   if (self->config.video_channels > 0 && current_geometry (self, &geometry)) {
     guint output = pad == self->outputs[GST_H3_OUTPUT_VIDEO].pad
-        ? GST_H3_OUTPUT_VIDEO : GST_H3_OUTPUT_AUDIO;
+                       ? GST_H3_OUTPUT_VIDEO
+                       : GST_H3_OUTPUT_AUDIO;
     GstCaps *system = gst_h3_denoise_output_caps (self, output, &geometry);
 
     caps = gst_h3_caps_with_features (system);
@@ -571,8 +582,8 @@ answer_duration (GstH3Denoise *self, GstQuery *query)
   gst_query_parse_duration (query, &format, NULL);
   g_mutex_lock (&self->lock);
   known = self->eos && self->flow == GST_FLOW_OK;
-  frames = self->frames + self->running_frames +
-      (guint64) self->n_waiting * each;
+  frames =
+      self->frames + self->running_frames + (guint64) self->n_waiting * each;
   origin = self->origin;
   g_mutex_unlock (&self->lock);
   if (format != GST_FORMAT_TIME || !known)

@@ -2,7 +2,8 @@
 /* h3denoise's insides, in three files:
  *   gsth3denoise.c        properties, the sink pad, states
  *   gsth3denoise-job.c    the worker: from a prompt's embeddings to two latents
- *   gsth3denoise-output.c the source pads: a queue and a task each, time, queries
+ *   gsth3denoise-output.c the source pads: a queue and a task each, time,
+ * queries
  *
  *   sink chain -> queue -> worker -> output.items -> a task per source pad
  *
@@ -21,7 +22,8 @@ G_BEGIN_DECLS
 
 GST_DEBUG_CATEGORY_EXTERN (gst_h3_denoise_debug);
 
-/* One prompt on its way to be a clip. Belongs to the queue, then to the worker. */
+/* One prompt on its way to be a clip. Belongs to the queue, then to the
+ * worker. */
 typedef struct {
   guint64 number;
   GstBuffer *embeds;
@@ -29,7 +31,8 @@ typedef struct {
   gint cancel; /* atomic; set under `lock` */
 } GstH3Job;
 
-/* What waits in the queue: a job, or an event that follows the jobs before it. */
+/* What waits in the queue: a job, or an event that follows the jobs before
+ * it. */
 typedef struct {
   GstH3Job *job;   /* or NULL */
   GstEvent *event; /* or NULL */
@@ -147,7 +150,8 @@ GstCaps *gst_h3_denoise_output_caps (GstH3Denoise *self, guint output,
     const H3Geometry *geometry);
 
 /* Queues an event on every output, preceded by what the stream needs; a
- * STREAM_START begins a new stream there when the last one had its EOS. Consumes
+ * STREAM_START begins a new stream there when the last one had its EOS.
+ * Consumes
  * @event; drops it when a flush came since @generation. */
 void gst_h3_denoise_queue_event (GstH3Denoise *self, GstEvent *event,
     guint generation);
@@ -156,13 +160,13 @@ void gst_h3_denoise_queue_event (GstH3Denoise *self, GstEvent *event,
 void gst_h3_denoise_queue_header (GstH3Denoise *self, GstH3Job *job,
     GstCaps *caps[GST_H3_N_OUTPUTS], GstTagList *tags);
 
-/* Puts both buffers (consumed) of a clip of @frames pictures on the timeline and
- * into the queues, once there is room. FALSE when the job was cancelled. */
+/* Puts both buffers (consumed) of a clip of @frames pictures on the timeline
+ * and into the queues, once there is room. FALSE when the job was cancelled. */
 gboolean gst_h3_denoise_queue_clip (GstH3Denoise *self, GstH3Job *job,
     GstBuffer *buffers[GST_H3_N_OUTPUTS], gint frames, gint audio_samples);
 
-/* With lock held: forgets what is queued and the flow; @reset_time: the timeline
- * too. */
+/* With lock held: forgets what is queued and the flow; @reset_time: the
+ * timeline too. */
 void gst_h3_denoise_outputs_reset (GstH3Denoise *self, gboolean reset_time);
 /* With lock held: pads take nothing (and their tasks end), or take again. */
 void gst_h3_denoise_outputs_set_flushing (GstH3Denoise *self,

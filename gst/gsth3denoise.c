@@ -5,27 +5,30 @@
  * @short_description: Makes the latents of a clip and its sound from a prompt
  *
  * Prompt embeddings from h3textenc come in; for each, MiniMax H3's transformer
- * turns noise into one clip: a video latent on the pad `video` and the latent of
- * its stereo sound on the pad `audio`. h3videovae and h3audiovae make frames and
- * samples of them. Latents are normalised float32, [channels, frames, height,
- * width] and [2, channels, frames]; written with filesink they are those bytes.
+ * turns noise into one clip: a video latent on the pad `video` and the latent
+ * of its stereo sound on the pad `audio`. h3videovae and h3audiovae make frames
+ * and samples of them. Latents are normalised float32, [channels, frames,
+ * height, width] and [2, channels, frames]; written with filesink they are
+ * those bytes.
  *
  * Clips follow each other on one timeline that begins at 0 and has no gap
- * (`timestamps=continuous`). The properties are read when a clip begins: a change
- * affects the next one. The size and the length that a clip will have are in the
- * element message `h3-job`, posted when it begins, and in the signal `job-started`;
- * a length that had to be rounded is also reported as an INFO message.
+ * (`timestamps=continuous`). The properties are read when a clip begins: a
+ * change affects the next one. The size and the length that a clip will have
+ * are in the element message `h3-job`, posted when it begins, and in the signal
+ * `job-started`; a length that had to be rounded is also reported as an INFO
+ * message.
  *
  * The CAPS query is answered with what the present settings give, so that what
  * follows can refuse a size before minutes of work. A pad that is not linked is
  * fine; both not linked is an error.
  *
- * Going to READY, flushing, the action signal `cancel-job` and downstream EOS end
- * a clip within one transformer block; nothing of it is pushed. After an error the
- * element takes prompts again once it was flushed or went through READY.
+ * Going to READY, flushing, the action signal `cancel-job` and downstream EOS
+ * end a clip within one transformer block; nothing of it is pushed. After an
+ * error the element takes prompts again once it was flushed or went through
+ * READY.
  *
- * Progress comes as PROGRESS messages of code `h3-load` and `h3-denoise`, and as
- * element messages `h3-progress` for programs.
+ * Progress comes as PROGRESS messages of code `h3-load` and `h3-denoise`, and
+ * as element messages `h3-progress` for programs.
  *
  * ## Example launch line
  * |[
@@ -71,10 +74,12 @@ gst_h3_timestamps_get_type (void)
   static gsize type;
   static const GEnumValue values[] = {
     { GST_H3_TIMESTAMPS_CONTINUOUS,
-        "Each clip begins where the one before ended: for files", "continuous" },
+        "Each clip begins where the one before ended: for files",
+        "continuous" },
     { GST_H3_TIMESTAMPS_LIVE,
-        "A clip begins no earlier than the running time at which it is ready plus "
-        "\"lead\"; GAP events in between: for real-time streams", "live" },
+        "A clip begins no earlier than the running time at which it is ready "
+        "plus \"lead\"; GAP events in between: for real-time streams",
+        "live" },
     { 0 }
   };
 
@@ -228,11 +233,12 @@ gst_h3_denoise_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
     return GST_FLOW_NOT_NEGOTIATED;
   }
   if (gst_buffer_get_size (buffer) != gst_h3_embeds_info_size (&self->info)) {
-    gst_h3_common_fail (&self->common, g_error_new (H3_ERROR, H3_ERROR_FORMAT,
+    gst_h3_common_fail (&self->common,
+        g_error_new (H3_ERROR, H3_ERROR_FORMAT,
             "The prompt embeddings have %" G_GSIZE_FORMAT " bytes; their caps "
             "(%d tokens of %d float32) need %" G_GSIZE_FORMAT,
-            gst_buffer_get_size (buffer), self->info.tokens,
-            self->info.hidden, gst_h3_embeds_info_size (&self->info)));
+            gst_buffer_get_size (buffer), self->info.tokens, self->info.hidden,
+            gst_h3_embeds_info_size (&self->info)));
     gst_buffer_unref (buffer);
     return GST_FLOW_ERROR;
   }
@@ -246,8 +252,7 @@ set_caps (GstH3Denoise *self, GstCaps *caps)
 {
   GError *error = NULL;
 
-  self->have_info =
-      gst_h3_embeds_info_from_caps (&self->info, caps, &error);
+  self->have_info = gst_h3_embeds_info_from_caps (&self->info, caps, &error);
   if (self->have_info && self->info.hidden != self->config.text_dim) {
     self->have_info = FALSE;
     g_set_error (&error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
@@ -475,8 +480,8 @@ gst_h3_denoise_change_state (GstElement *element, GstStateChange transition)
     default:
       break;
   }
-  ret = GST_ELEMENT_CLASS (gst_h3_denoise_parent_class)->change_state (
-      element, transition);
+  ret = GST_ELEMENT_CLASS (gst_h3_denoise_parent_class)
+            ->change_state (element, transition);
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY ||
       (transition == GST_STATE_CHANGE_READY_TO_PAUSED &&
           ret == GST_STATE_CHANGE_FAILURE))
@@ -570,27 +575,29 @@ gst_h3_denoise_finalize (GObject *object)
 static void
 install_properties (GObjectClass *klass)
 {
-  const GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
-      GST_PARAM_MUTABLE_PLAYING;
+  const GParamFlags flags =
+      G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING;
 
   gst_type_mark_as_plugin_api (GST_TYPE_H3_TIMESTAMPS, 0);
   gst_h3_sampling_install_properties (klass, PROP_SAMPLING);
   g_object_class_install_property (klass, PROP_MAX_QUEUED_JOBS,
       g_param_spec_uint ("max-queued-jobs", "Maximum queued jobs",
-          "Prompts that may wait behind the one being worked on, in prompts; more "
-          "block upstream.", 1, G_MAXINT, DEFAULT_MAX_QUEUED_JOBS, flags));
+          "Prompts that may wait behind the one being worked on, in prompts; "
+          "more block upstream.",
+          1, G_MAXINT, DEFAULT_MAX_QUEUED_JOBS, flags));
   g_object_class_install_property (klass, PROP_TAG_PROMPT,
       g_param_spec_boolean ("tag-prompt", "Tag prompt",
-          "Put the prompt into the clip's description tag, where muxers write it "
-          "into the file.", DEFAULT_TAG_PROMPT, flags));
+          "Put the prompt into the clip's description tag, where muxers write "
+          "it into the file.",
+          DEFAULT_TAG_PROMPT, flags));
   g_object_class_install_property (klass, PROP_TIMESTAMPS,
       g_param_spec_enum ("timestamps", "Timestamps",
           "Where on the timeline a clip begins.", GST_TYPE_H3_TIMESTAMPS,
           DEFAULT_TIMESTAMPS, flags));
   g_object_class_install_property (klass, PROP_LEAD,
       g_param_spec_uint64 ("lead", "Lead",
-          "With timestamps=live: nanoseconds from the moment a clip's latents are "
-          "ready to the moment it begins, time for decoding and encoding.",
+          "With timestamps=live: nanoseconds from the moment a clip's latents "
+          "are ready to the moment it begins, time for decoding and encoding.",
           0, G_MAXINT64, DEFAULT_LEAD, flags));
 }
 
@@ -601,13 +608,14 @@ install_signals (GType type)
    * GstH3Denoise::job-started:
    * @job: the clip's number, from 0
    * @settings: what the clip will be: seed, steps, frames, requested-frames,
-   *   width, height, schedule, solver, noise-mode, shift-video, shift-audio, model
+   *   width, height, schedule, solver, noise-mode, shift-video, shift-audio,
+   * model
    *
    * From the worker thread: do not block.
    */
   gst_h3_denoise_signals[GST_H3_SIGNAL_JOB_STARTED] =
-      g_signal_new ("job-started", type, G_SIGNAL_RUN_LAST, 0, NULL, NULL,
-          NULL, G_TYPE_NONE, 2, G_TYPE_UINT64,
+      g_signal_new ("job-started", type, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+          G_TYPE_NONE, 2, G_TYPE_UINT64,
           GST_TYPE_STRUCTURE | G_SIGNAL_TYPE_STATIC_SCOPE);
   /**
    * GstH3Denoise::job-step:
@@ -627,10 +635,9 @@ install_signals (GType type)
    *
    * Once for each job-started. From the worker thread: do not block.
    */
-  gst_h3_denoise_signals[GST_H3_SIGNAL_JOB_DONE] =
-      g_signal_new ("job-done", type, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
-          G_TYPE_NONE, 2, G_TYPE_UINT64,
-          GST_TYPE_STRUCTURE | G_SIGNAL_TYPE_STATIC_SCOPE);
+  gst_h3_denoise_signals[GST_H3_SIGNAL_JOB_DONE] = g_signal_new ("job-done",
+      type, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL, G_TYPE_NONE, 2,
+      G_TYPE_UINT64, GST_TYPE_STRUCTURE | G_SIGNAL_TYPE_STATIC_SCOPE);
   /**
    * GstH3Denoise::cancel-job:
    * @job: the number of a clip that runs or waits
@@ -664,11 +671,11 @@ gst_h3_denoise_class_init (GstH3DenoiseClass *klass)
   gst_element_class_add_static_pad_template (element_class, &sink_template);
   gst_element_class_add_static_pad_template (element_class, &video_template);
   gst_element_class_add_static_pad_template (element_class, &audio_template);
-  gst_element_class_set_static_metadata (element_class, "H3 denoiser",
+  gst_element_class_set_static_metadata (element_class, "MiniMax H3 denoiser",
       "Filter/Generator/Audio/Video",
-      "Makes a clip from each prompt's embeddings with the transformer of MiniMax "
-      "H3: a latent of video (24 frames a second) on pad \"video\" and the latent "
-      "of its stereo sound (32 kHz) on pad \"audio\"",
+      "Makes a clip from each prompt's embeddings with the transformer of "
+      "MiniMax H3: a latent of video (24 frames a second) on pad \"video\" and "
+      "the latent of its stereo sound (32 kHz) on pad \"audio\"",
       "The gst-h3 developers");
 }
 

@@ -16,10 +16,10 @@ gst_h3_backend_get_type (void)
   static const GEnumValue values[] = {
     { GST_H3_BACKEND_AUTO,
         "A usable GPU if this build has CUDA, else the CPU; $H3_BACKEND "
-        "overrides it", "auto" },
+        "overrides it",
+        "auto" },
     { GST_H3_BACKEND_CUDA, "An NVIDIA GPU, or an error", "cuda" },
-    { GST_H3_BACKEND_CPU, "The CPU, in float32", "cpu" },
-    { 0 }
+    { GST_H3_BACKEND_CPU, "The CPU, in float32", "cpu" }, { 0 }
   };
 
   return gst_h3_enum_register (&type, "GstH3Backend", values);
@@ -34,8 +34,9 @@ gst_h3_residency_get_type (void)
         "Free the model when the last element that uses it goes to NULL",
         "pipeline" },
     { GST_H3_RESIDENCY_PROCESS,
-        "Keep the model until \"unload\" or the end of the process, so that the "
-        "next pipeline starts at once", "process" },
+        "Keep the model until \"unload\" or the end of the process, so that "
+        "the next pipeline starts at once",
+        "process" },
     { 0 }
   };
 

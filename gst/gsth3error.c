@@ -9,13 +9,11 @@ typedef struct {
 static const GstCode codes[] = {
   [H3_ERROR_NOT_FOUND] = { gst_resource_error_quark,
       GST_RESOURCE_ERROR_NOT_FOUND },
-  [H3_ERROR_OPEN] = { gst_resource_error_quark,
-      GST_RESOURCE_ERROR_OPEN_READ },
+  [H3_ERROR_OPEN] = { gst_resource_error_quark, GST_RESOURCE_ERROR_OPEN_READ },
   [H3_ERROR_READ] = { gst_resource_error_quark, GST_RESOURCE_ERROR_READ },
   [H3_ERROR_WRONG_TYPE] = { gst_stream_error_quark,
       GST_STREAM_ERROR_WRONG_TYPE },
-  [H3_ERROR_SETTINGS] = { gst_library_error_quark,
-      GST_LIBRARY_ERROR_SETTINGS },
+  [H3_ERROR_SETTINGS] = { gst_library_error_quark, GST_LIBRARY_ERROR_SETTINGS },
   [H3_ERROR_FORMAT] = { gst_stream_error_quark, GST_STREAM_ERROR_FORMAT },
   [H3_ERROR_NO_SPACE] = { gst_resource_error_quark,
       GST_RESOURCE_ERROR_NO_SPACE_LEFT },
@@ -34,9 +32,9 @@ gst_h3_error_to_gst (const GError *error, GQuark *domain, gint *code)
     *domain = codes[error->code].domain ();
     *code = codes[error->code].code;
   } else if (error->domain == GST_CORE_ERROR ||
-      error->domain == GST_LIBRARY_ERROR ||
-      error->domain == GST_RESOURCE_ERROR ||
-      error->domain == GST_STREAM_ERROR) {
+             error->domain == GST_LIBRARY_ERROR ||
+             error->domain == GST_RESOURCE_ERROR ||
+             error->domain == GST_STREAM_ERROR) {
     *domain = error->domain;
     *code = error->code;
   } else {

@@ -14,8 +14,9 @@ gst_h3_choose_caps (GstPad *src, GstCaps *system, GError **error)
     gchar *taken = gst_caps_to_string (wanted);
 
     g_set_error (error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
-        "What is linked to pad \"%s\" does not take what this clip would be: it "
-        "is offered %s and takes %s", GST_PAD_NAME (src), offered, taken);
+        "What is linked to pad \"%s\" does not take what this clip would be: "
+        "it is offered %s and takes %s",
+        GST_PAD_NAME (src), offered, taken);
     g_free (taken);
     g_free (offered);
     gst_caps_unref (wanted);

@@ -61,13 +61,13 @@ describe (const GstH3ProgressReport *report, gint64 elapsed)
 static gboolean
 show (GstH3ProgressReport *report, GstProgressType *type)
 {
-  gboolean ends = *type != GST_PROGRESS_TYPE_START &&
-      *type != GST_PROGRESS_TYPE_CONTINUE;
+  gboolean ends =
+      *type != GST_PROGRESS_TYPE_START && *type != GST_PROGRESS_TYPE_CONTINUE;
 
   if (report->shown)
     return TRUE;
-  if (ends || (report->streams &&
-      GST_STATE (report->element) != GST_STATE_PLAYING))
+  if (ends ||
+      (report->streams && GST_STATE (report->element) != GST_STATE_PLAYING))
     return FALSE;
   *type = GST_PROGRESS_TYPE_START;
   report->shown = TRUE;
@@ -79,8 +79,9 @@ post_shown (GstH3ProgressReport *report, GstProgressType type,
     const gchar *text, gint percent)
 {
   gchar *code = g_strconcat ("h3-", report->stage, NULL);
-  GstMessage *message = gst_message_new_progress (
-      GST_OBJECT_CAST (report->element), type, code, text);
+  GstMessage *message =
+      gst_message_new_progress (GST_OBJECT_CAST (report->element), type, code,
+          text);
 
   /* the constructor knows 0 and 100 only */
   gst_structure_set (gst_message_writable_structure (message), "percent",
@@ -127,7 +128,7 @@ start (GstH3ProgressReport *report, gboolean streams, GstElement *element,
     const gchar *stage, const gchar *unit, guint64 job, guint64 total,
     guint64 peak_bytes, const gchar *text)
 {
-  *report = (GstH3ProgressReport) {
+  *report = (GstH3ProgressReport){
     .element = element,
     .stage = stage,
     .unit = unit,

@@ -156,8 +156,7 @@ stop_requested_unlocked (const H3Stop *stop, GError **error)
 }
 
 gboolean
-gst_h3_runtime_take_turn (H3Device *device, const H3Stop *stop,
-    GError **error)
+gst_h3_runtime_take_turn (H3Device *device, const H3Stop *stop, GError **error)
 {
   DeviceEntry *entry;
   guint64 ticket;
@@ -168,8 +167,7 @@ gst_h3_runtime_take_turn (H3Device *device, const H3Stop *stop,
   ticket = entry->next_ticket++;
   while (entry->now_serving != ticket && mine) {
     wait_a_moment ();
-    if (entry->now_serving != ticket &&
-        stop_requested_unlocked (stop, error)) {
+    if (entry->now_serving != ticket && stop_requested_unlocked (stop, error)) {
       mine = FALSE;
       /* the turn may have come while the lock was not held */
       if (entry->now_serving == ticket)
@@ -193,9 +191,8 @@ gst_h3_runtime_end_turn (H3Device *device)
 /* --- memory --- */
 
 gboolean
-gst_h3_runtime_plan_memory (H3Device *device, const gchar *what,
-    guint64 budget, guint64 weights, gboolean loaded, guint64 workspace,
-    GError **error)
+gst_h3_runtime_plan_memory (H3Device *device, const gchar *what, guint64 budget,
+    guint64 weights, gboolean loaded, guint64 workspace, GError **error)
 {
   guint64 free_bytes = 0, total = 0, margin, needed, limit;
 
@@ -209,10 +206,12 @@ gst_h3_runtime_plan_memory (H3Device *device, const gchar *what,
     needed = (loaded ? 0 : weights) + workspace;
     limit = free_bytes > margin ? free_bytes - margin : 0;
   }
-  GST_INFO ("%s on %s: %" G_GUINT64_FORMAT " bytes of weights%s, %"
-      G_GUINT64_FORMAT " of workspace; %" G_GUINT64_FORMAT " of %"
-      G_GUINT64_FORMAT " free, budget %" G_GUINT64_FORMAT, what, device->name,
-      weights, loaded ? " (loaded)" : "", workspace, free_bytes, total, budget);
+  GST_INFO ("%s on %s: %" G_GUINT64_FORMAT
+            " bytes of weights%s, %" G_GUINT64_FORMAT
+            " of workspace; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
+            " free, budget %" G_GUINT64_FORMAT,
+      what, device->name, weights, loaded ? " (loaded)" : "", workspace,
+      free_bytes, total, budget);
   if (total == 0 && budget == 0)
     return TRUE; /* the device cannot tell */
   if (needed <= limit)
@@ -221,23 +220,25 @@ gst_h3_runtime_plan_memory (H3Device *device, const gchar *what,
     g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
         "The %s needs %" G_GUINT64_FORMAT " bytes (%" G_GUINT64_FORMAT
         " of weights, %" G_GUINT64_FORMAT " of workspace), and memory-budget "
-        "allows %" G_GUINT64_FORMAT "; raise it or make a smaller clip", what,
-        needed, weights, workspace, budget);
+        "allows %" G_GUINT64_FORMAT "; raise it or make a smaller clip",
+        what, needed, weights, workspace, budget);
   } else {
     g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
         "The %s needs %" G_GUINT64_FORMAT " bytes (%" G_GUINT64_FORMAT
-        " of weights, %" G_GUINT64_FORMAT " of workspace), and %s has %"
-        G_GUINT64_FORMAT " free, of which %" G_GUINT64_FORMAT
+        " of weights, %" G_GUINT64_FORMAT
+        " of workspace), and %s has %" G_GUINT64_FORMAT
+        " free, of which %" G_GUINT64_FORMAT
         " stay in reserve; make a smaller clip, or set memory-budget to try it",
-        what, needed, loaded ? 0 : weights, workspace, device->name,
-        free_bytes, margin);
+        what, needed, loaded ? 0 : weights, workspace, device->name, free_bytes,
+        margin);
   }
   return FALSE;
 }
 
 /* --- models --- */
 
-/* Kind, device and the identities of all the files: what makes two models one. */
+/* Kind, device and the identities of all the files: what makes two models
+ * one. */
 static gchar *
 model_key (const GstH3ModelKind *kind, const H3Checkpoint *checkpoint,
     H3Device *device, GError **error)
@@ -296,8 +297,8 @@ find_or_add (gchar *key, const GstH3ModelKind *kind, H3Device *device)
   return model;
 }
 
-/* With the lock held: takes the entry out of the table when nobody needs it; the
- * caller frees it without the lock. */
+/* With the lock held: takes the entry out of the table when nobody needs it;
+ * the caller frees it without the lock. */
 static gboolean
 drop_if_unused (GstH3Model *model)
 {
@@ -361,8 +362,8 @@ gst_h3_model_acquire (const GstH3ModelKind *kind,
     }
     model->loading = TRUE;
     g_mutex_unlock (&lock);
-    loaded = load (model, checkpoint, budget, weights, workspace,
-        stop, progress, user_data, &ms, error);
+    loaded = load (model, checkpoint, budget, weights, workspace, stop,
+        progress, user_data, &ms, error);
     g_mutex_lock (&lock);
     model->loading = FALSE;
     model->model = loaded;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What the process shares: devices, loaded models, turns (spec/gstreamer.md 12).
- * Everything here is thread-safe. */
+/* What the process shares: devices, loaded models, turns (spec/gstreamer.md
+ * 12). Everything here is thread-safe. */
 #pragma once
 
 #include <gst/gst.h>
@@ -16,8 +16,8 @@ G_BEGIN_DECLS
  * gst_h3_runtime_get_device:
  *
  * The process's one device of that backend and ordinal (-1 = the first usable).
- * GST_H3_BACKEND_AUTO obeys $H3_BACKEND ("cuda", "cpu"), else takes a usable GPU
- * when this build has one, else the CPU. Free with h3_device_unref().
+ * GST_H3_BACKEND_AUTO obeys $H3_BACKEND ("cuda", "cpu"), else takes a usable
+ * GPU when this build has one, else the CPU. Free with h3_device_unref().
  */
 H3Device *gst_h3_runtime_get_device (GstH3Backend backend, gint ordinal,
     GError **error);
@@ -50,8 +50,8 @@ typedef struct _GstH3Model GstH3Model;
 /**
  * gst_h3_runtime_plan_memory:
  * @what: for the message: "transformer"
- * @budget: bytes this user may take, 0 = what the device has free minus a margin
- *   of a twentieth of its memory, at most 1 GiB
+ * @budget: bytes this user may take, 0 = what the device has free minus a
+ *   margin of a twentieth of its memory, at most 1 GiB
  * @weights: bytes of weights; @loaded: whether they are in memory already
  * @workspace: bytes needed beside the weights
  *

@@ -25,8 +25,7 @@ gst_h3_schedule_get_type (void)
         "uniform" },
     { H3_SCHEDULE_SIMPLE, "ComfyUI's \"simple\", on a grid of 1000", "simple" },
     { H3_SCHEDULE_BETA, "ComfyUI's \"beta\" with alpha = beta = 0.6", "beta" },
-    { H3_SCHEDULE_EXPLICIT, "The list in the property \"sigmas\"",
-        "explicit" },
+    { H3_SCHEDULE_EXPLICIT, "The list in the property \"sigmas\"", "explicit" },
     { 0 }
   };
 
@@ -55,8 +54,7 @@ gst_h3_noise_mode_get_type (void)
     { H3_NOISE_DIFFUSERS, "As diffusers draws it from a CPU generator",
         "diffusers" },
     { H3_NOISE_SGLANG, "As SGLang draws it", "sglang" },
-    { H3_NOISE_COMFY, "As ComfyUI draws it", "comfy" },
-    { 0 }
+    { H3_NOISE_COMFY, "As ComfyUI draws it", "comfy" }, { 0 }
   };
 
   return gst_h3_enum_register (&type, "GstH3NoiseMode", values);
@@ -78,8 +76,8 @@ gst_h3_enum_nick (GType type, gint value)
 void
 gst_h3_sampling_install_properties (GObjectClass *klass, guint first)
 {
-  const GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
-      GST_PARAM_MUTABLE_PLAYING;
+  const GParamFlags flags =
+      G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING;
 
   gst_type_mark_as_plugin_api (GST_TYPE_H3_SCHEDULE, 0);
   gst_type_mark_as_plugin_api (GST_TYPE_H3_SOLVER, 0);
@@ -88,7 +86,8 @@ gst_h3_sampling_install_properties (GObjectClass *klass, guint first)
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_SEED,
       g_param_spec_int64 ("seed", "Seed",
           "Seed of the noise: the same seed, prompt and settings make the same "
-          "clip. -1 = a random one for each clip, reported in the job's metadata.",
+          "clip. -1 = a random one for each clip, reported in the job's "
+          "metadata.",
           -1, G_MAXINT64, GST_H3_DEFAULT_SEED, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_STEPS,
       g_param_spec_uint ("steps", "Steps",
@@ -98,13 +97,13 @@ gst_h3_sampling_install_properties (GObjectClass *klass, guint first)
           1, MAX_STEPS, GST_H3_DEFAULT_STEPS, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_SHIFT_VIDEO,
       g_param_spec_double ("shift-video", "Video shift",
-          "Timestep shift of the video's schedule, a factor without unit: larger "
-          "spends more steps at high noise. 0 = the checkpoint's (12).",
+          "Timestep shift of the video's schedule, a factor without unit: "
+          "larger spends more steps at high noise. 0 = the checkpoint's (12).",
           0, 1000, GST_H3_DEFAULT_SHIFT, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_SHIFT_AUDIO,
       g_param_spec_double ("shift-audio", "Audio shift",
-          "Timestep shift of the sound's schedule, a factor without unit. "
-          "0 = the checkpoint's (3).",
+          "Timestep shift of the sound's schedule, a factor without unit. 0 = "
+          "the checkpoint's (3).",
           0, 1000, GST_H3_DEFAULT_SHIFT, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_SCHEDULE,
       g_param_spec_enum ("schedule", "Schedule",
@@ -113,31 +112,34 @@ gst_h3_sampling_install_properties (GObjectClass *klass, guint first)
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_SIGMAS,
       g_param_spec_string ("sigmas", "Sigmas",
           "With schedule=explicit: the video's noise levels, numbers separated "
-          "by commas, strictly decreasing from at most 1 to exactly 0, one more "
-          "than there are steps: \"1, 0.9, 0.5, 0\".", NULL, flags));
+          "by commas, strictly decreasing from at most 1 to exactly 0, one "
+          "more than there are steps: \"1, 0.9, 0.5, 0\".",
+          NULL, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_SIGMAS_AUDIO,
       g_param_spec_string ("sigmas-audio", "Audio sigmas",
           "With schedule=explicit: the sound's noise levels, as many as in "
-          "\"sigmas\". Unset = derived from the video's through the shifts.", NULL,
-          flags));
+          "\"sigmas\". Unset = derived from the video's through the shifts.",
+          NULL, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_SOLVER,
       g_param_spec_enum ("solver", "Solver",
           "How a step follows from the model's answer.", GST_TYPE_H3_SOLVER,
           GST_H3_DEFAULT_SOLVER, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_NOISE_MODE,
       g_param_spec_enum ("noise-mode", "Noise mode",
-          "Whose noise a seed means, so that a seed gives the same clip as there.",
+          "Whose noise a seed means, so that a seed gives the same clip as "
+          "there.",
           GST_TYPE_H3_NOISE_MODE, GST_H3_DEFAULT_NOISE_MODE, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_FRAMES,
       g_param_spec_uint ("frames", "Frames",
-          "Length of a clip in frames at 24 a second, rounded up to 17 k + 5; the "
-          "result is reported. H3 is trained on 107 to 362. 0 = from "
-          "\"duration\".", 0, MAX_FRAMES, GST_H3_DEFAULT_FRAMES, flags));
+          "Length of a clip in frames at 24 a second, rounded up to 17 k + 5; "
+          "the result is reported. H3 is trained on 107 to 362. 0 = from "
+          "\"duration\".",
+          0, MAX_FRAMES, GST_H3_DEFAULT_FRAMES, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_DURATION,
       g_param_spec_uint64 ("duration", "Duration",
           "Length of a clip in nanoseconds, where \"frames\" is 0; rounded to "
-          "frames, then up to 17 k + 5. 0 = 124 frames (5.17 s), or the 22 frames "
-          "that the demo checkpoint is made for.",
+          "frames, then up to 17 k + 5. 0 = 124 frames (5.17 s), or the 22 "
+          "frames that the demo checkpoint is made for.",
           0, MAX_FRAMES * GST_SECOND / H3_FPS, GST_H3_DEFAULT_DURATION, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_WIDTH,
       g_param_spec_int ("width", "Width",
@@ -157,14 +159,15 @@ gst_h3_sampling_install_properties (GObjectClass *klass, guint first)
           1, 4, 4, 1, GST_H3_DEFAULT_ASPECT_N, GST_H3_DEFAULT_ASPECT_D, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_STRICT,
       g_param_spec_boolean ("strict", "Strict",
-          "Refuse lengths outside the 107 to 362 frames H3 is trained on, instead "
-          "of warning.", GST_H3_DEFAULT_STRICT, flags));
+          "Refuse lengths outside the 107 to 362 frames H3 is trained on, "
+          "instead of warning.",
+          GST_H3_DEFAULT_STRICT, flags));
 }
 
 void
 gst_h3_sampling_init (GstH3Sampling *sampling)
 {
-  *sampling = (GstH3Sampling) {
+  *sampling = (GstH3Sampling){
     .seed = GST_H3_DEFAULT_SEED,
     .steps = GST_H3_DEFAULT_STEPS,
     .shift_video = GST_H3_DEFAULT_SHIFT,
@@ -373,13 +376,14 @@ parse_sigmas (const gchar *property, const gchar *text, GError **error)
     gdouble value = g_ascii_strtod (part, &end);
 
     good = end != part && *end == '\0' && isfinite (value) &&
-        values->len <= MAX_STEPS;
+           values->len <= MAX_STEPS;
     if (good)
       g_array_append_val (values, value);
     else
       g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
           "%s has \"%s\" as number %u; it must be at most %d numbers separated "
-          "by commas", property, part, i + 1, MAX_STEPS + 1);
+          "by commas",
+          property, part, i + 1, MAX_STEPS + 1);
   }
   g_strfreev (parts);
   if (!good)
@@ -445,7 +449,9 @@ gst_h3_sampling_resolve (const GstH3Sampling *s,
   H3DenoiseRequest *request = &clip->request;
   gint frames;
 
-  *clip = (GstH3Clip) { 0, };
+  *clip = (GstH3Clip){
+    0,
+  };
   if (!gst_h3_sampling_geometry (s, defaults, &request->geometry,
           &clip->requested_frames, error))
     return FALSE;
@@ -455,16 +461,15 @@ gst_h3_sampling_resolve (const GstH3Sampling *s,
   if (s->strict && (frames < MIN_TRAINED || frames > MAX_TRAINED)) {
     g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
         "A clip of %d frames (%.2f s) is outside the %d to %d frames H3 is "
-        "trained on, and strict=true refuses it", frames,
-        frames / (gdouble) H3_FPS, MIN_TRAINED, MAX_TRAINED);
+        "trained on, and strict=true refuses it",
+        frames, frames / (gdouble) H3_FPS, MIN_TRAINED, MAX_TRAINED);
     return FALSE;
   }
   request->shift_v =
       s->shift_video > 0 ? s->shift_video : defaults->shift_video;
   request->shift_a =
       s->shift_audio > 0 ? s->shift_audio : defaults->shift_audio;
-  clip->schedule =
-      make_schedule (s, request->shift_v, request->shift_a, error);
+  clip->schedule = make_schedule (s, request->shift_v, request->shift_a, error);
   if (!clip->schedule)
     return FALSE;
   request->schedule = clip->schedule;

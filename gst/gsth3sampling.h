@@ -89,8 +89,8 @@ typedef struct {
   gboolean untrained_length;  /* outside 107 .. 362 frames, and no demo */
 } GstH3Clip;
 
-/* H3_ERROR_SETTINGS, naming the property, for what cannot be. Draws the seed when
- * it is -1. */
+/* H3_ERROR_SETTINGS, naming the property, for what cannot be. Draws the seed
+ * when it is -1. */
 gboolean gst_h3_sampling_resolve (const GstH3Sampling *sampling,
     const GstH3SamplingDefaults *defaults, GstH3Clip *clip, GError **error);
 void gst_h3_clip_clear (GstH3Clip *clip);

@@ -73,8 +73,7 @@ find_tensor (GstBuffer *buffer, H3Device *device, H3DType dtype, guint rank,
   memory = gst_buffer_peek_memory (buffer, 0);
   if (!gst_is_h3_memory (memory))
     return NULL;
-  tensor =
-      gst_h3_memory_get_owner ((GstH3Memory *) memory, release_tensor);
+  tensor = gst_h3_memory_get_owner ((GstH3Memory *) memory, release_tensor);
   if (!tensor || tensor->device != device || tensor->dtype != dtype ||
       tensor->rank != rank || memory->offset != 0 ||
       memory->size != tensor->bytes ||
@@ -101,12 +100,13 @@ gst_h3_tensor_from_buffer (GstBuffer *buffer, H3Device *device, H3DType dtype,
     return NULL;
   }
   if (map.size == needed) {
-    tensor = h3_tensor_new_from_host (device, dtype, rank, shape, map.data,
-        error);
+    tensor =
+        h3_tensor_new_from_host (device, dtype, rank, shape, map.data, error);
   } else {
     g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
-        "The %s buffer has %" G_GSIZE_FORMAT " bytes; its caps need %"
-        G_GSIZE_FORMAT, what, map.size, needed);
+        "The %s buffer has %" G_GSIZE_FORMAT
+        " bytes; its caps need %" G_GSIZE_FORMAT,
+        what, map.size, needed);
   }
   gst_buffer_unmap (buffer, &map);
   return tensor;

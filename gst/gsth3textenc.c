@@ -4,17 +4,17 @@
  * @title: h3textenc
  * @short_description: Turns prompts into the embeddings that h3denoise wants
  *
- * Text comes in, prompt embeddings go out: H3's tokenizer and the language model
- * up to the state after layer 50.
+ * Text comes in, prompt embeddings go out: H3's tokenizer and the language
+ * model up to the state after layer 50.
  *
- * In a BYTES segment (filesrc, fdsrc) everything until EOS is one prompt, however
- * the source cuts it; one newline at the end is dropped. In a TIME segment
- * (appsrc) every buffer is one prompt. The text is taken as it is: no trimming, no
- * templates; a NUL is an ordinary character.
+ * In a BYTES segment (filesrc, fdsrc) everything until EOS is one prompt,
+ * however the source cuts it; one newline at the end is dropped. In a TIME
+ * segment (appsrc) every buffer is one prompt. The text is taken as it is: no
+ * trimming, no templates; a NUL is an ordinary character.
  *
- * An empty prompt, invalid UTF-8, and more than `max-tokens` tokens are an error
- * message STREAM FORMAT that says where; nothing is truncated or replaced. EOS
- * without any prompt passes as EOS.
+ * An empty prompt, invalid UTF-8, and more than `max-tokens` tokens are an
+ * error message STREAM FORMAT that says where; nothing is truncated or
+ * replaced. EOS without any prompt passes as EOS.
  *
  * Each prompt leaves as one buffer of float32 [tokens, hidden], with the
  * custom meta `GstH3JobMeta` (task, tokens, prompt, prompt-sha256).
@@ -49,9 +49,9 @@ enum {
   PROP_MAX_TOKENS = GST_H3_N_COMMON_PROPS,
 };
 
-static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE ("sink",
-    GST_PAD_SINK, GST_PAD_ALWAYS,
-    GST_STATIC_CAPS ("text/x-raw, format = (string) utf8"));
+static GstStaticPadTemplate sink_template =
+    GST_STATIC_PAD_TEMPLATE ("sink", GST_PAD_SINK, GST_PAD_ALWAYS,
+        GST_STATIC_CAPS ("text/x-raw, format = (string) utf8"));
 
 static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE ("src",
     GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS (GST_H3_EMBEDS_CAPS));
@@ -124,7 +124,7 @@ text_models_plan (const H3Checkpoint *checkpoint, guint64 *weight_bytes,
   H3TextConfig config;
 
   return h3_checkpoint_path (checkpoint, H3_COMPONENT_TOKENIZER, error) &&
-      h3_text_model_plan (checkpoint, &config, weight_bytes, error);
+         h3_text_model_plan (checkpoint, &config, weight_bytes, error);
 }
 
 static const H3Component tokenizer_too[] = { H3_COMPONENT_TOKENIZER };
@@ -199,7 +199,9 @@ static H3Tensor *
 encode (GstH3TextEnc *self, const gchar *text, gsize size, const H3Stop *stop,
     GError **error)
 {
-  H3Presentation presentation = { NULL, };
+  H3Presentation presentation = {
+    NULL,
+  };
   H3Tensor *embeds = NULL;
   TextModels *models = gst_h3_common_acquire (&self->common, stop, error);
 
@@ -237,10 +239,10 @@ make_buffer (H3Tensor *embeds, const gchar *text, gsize size)
   gchar *prompt = displayable (text, size);
   gchar *sha256 = g_compute_checksum_for_data (G_CHECKSUM_SHA256,
       (const guchar *) text, size);
-  GstStructure *job = gst_structure_new (GST_H3_JOB_META_NAME, "task",
-      G_TYPE_STRING, "t2va", "tokens", G_TYPE_UINT,
-      (guint) embeds->shape[0], "prompt", G_TYPE_STRING, prompt,
-      "prompt-sha256", G_TYPE_STRING, sha256, NULL);
+  GstStructure *job =
+      gst_structure_new (GST_H3_JOB_META_NAME, "task", G_TYPE_STRING, "t2va",
+          "tokens", G_TYPE_UINT, (guint) embeds->shape[0], "prompt",
+          G_TYPE_STRING, prompt, "prompt-sha256", G_TYPE_STRING, sha256, NULL);
 
   gst_h3_buffer_add_job (buffer, job);
   gst_structure_free (job);
@@ -259,8 +261,8 @@ count (GstH3TextEnc *self, gint64 tokens, gint64 start)
   self->tokens += tokens;
   self->encode_ms = ms;
   GST_OBJECT_UNLOCK (self);
-  GST_INFO_OBJECT (self, "encoded %" G_GINT64_FORMAT " tokens in %u ms",
-      tokens, ms);
+  GST_INFO_OBJECT (self, "encoded %" G_GINT64_FORMAT " tokens in %u ms", tokens,
+      ms);
 }
 
 static GstBuffer *
@@ -276,7 +278,7 @@ encode_to_buffer (GstH3TextEnc *self, const gchar *text, gsize size,
 
   if (!embeds)
     return NULL;
-  info = (GstH3EmbedsInfo) { "t2va", GST_H3_TYPE_FLOAT32, embeds->shape[0],
+  info = (GstH3EmbedsInfo){ "t2va", GST_H3_TYPE_FLOAT32, embeds->shape[0],
     embeds->shape[1] };
   caps = gst_h3_choose_caps (GST_AGGREGATOR_SRC_PAD (self),
       gst_h3_embeds_info_to_caps (&info, FALSE), error);
@@ -295,7 +297,9 @@ static GstFlowReturn
 process_prompt (GstH3TextEnc *self, const gchar *text, gsize size,
     GstBuffer *time)
 {
-  GstH3ProgressReport report = { NULL, };
+  GstH3ProgressReport report = {
+    NULL,
+  };
   GError *error = NULL;
   GstBuffer *buffer;
 
@@ -303,16 +307,16 @@ process_prompt (GstH3TextEnc *self, const gchar *text, gsize size,
       self->prompts, 1, self->common.weight_bytes, "encoding the prompt");
   buffer = encode_to_buffer (self, text, size, &error);
   if (!buffer) {
-    gboolean cancelled =
-        g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED);
-    gboolean negotiation = g_error_matches (error, GST_CORE_ERROR,
-        GST_CORE_ERROR_NEGOTIATION);
+    gboolean cancelled = g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED);
+    gboolean negotiation =
+        g_error_matches (error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION);
 
     gst_h3_common_fail (&self->common, g_error_copy (error));
     gst_h3_progress_end (&report, error);
     g_error_free (error);
-    return cancelled ? GST_FLOW_FLUSHING
-        : negotiation ? GST_FLOW_NOT_NEGOTIATED : GST_FLOW_ERROR;
+    return cancelled     ? GST_FLOW_FLUSHING
+           : negotiation ? GST_FLOW_NOT_NEGOTIATED
+                         : GST_FLOW_ERROR;
   }
   gst_h3_progress_end (&report, NULL);
   if (time) {
@@ -352,7 +356,7 @@ take_buffer (GstH3TextEnc *self, GstBuffer *buffer)
 
   if (gst_buffer_get_size (buffer) > MAX_PROMPT_BYTES - pending) {
     return fail_format (self, "The prompt is larger than 8 MiB, far beyond "
-        "what the model can read");
+                              "what the model can read");
   }
   if (!gst_buffer_map (buffer, &map, GST_MAP_READ))
     return fail_format (self, "The prompt's buffer cannot be read");
@@ -393,7 +397,8 @@ gst_h3_text_enc_aggregate (GstAggregator *aggregator, gboolean timeout)
 
   if (!buffer) {
     return gst_aggregator_pad_is_eos (self->sinkpad)
-        ? take_eos (self) : GST_AGGREGATOR_FLOW_NEED_DATA;
+               ? take_eos (self)
+               : GST_AGGREGATOR_FLOW_NEED_DATA;
   }
   /* what GstAggregator makes of a GAP event: no prompt */
   if (!GST_BUFFER_FLAG_IS_SET (buffer, GST_BUFFER_FLAG_GAP) ||
@@ -428,8 +433,8 @@ gst_h3_text_enc_sink_event (GstAggregator *aggregator, GstAggregatorPad *pad,
     default:
       break;
   }
-  return GST_AGGREGATOR_CLASS (gst_h3_text_enc_parent_class)->sink_event (
-      aggregator, pad, event);
+  return GST_AGGREGATOR_CLASS (gst_h3_text_enc_parent_class)
+      ->sink_event (aggregator, pad, event);
 }
 
 static void
@@ -478,8 +483,8 @@ gst_h3_text_enc_change_state (GstElement *element, GstStateChange transition)
     return GST_STATE_CHANGE_FAILURE;
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY)
     g_atomic_int_set (&self->cancel, TRUE);
-  ret = GST_ELEMENT_CLASS (gst_h3_text_enc_parent_class)->change_state (
-      element, transition);
+  ret = GST_ELEMENT_CLASS (gst_h3_text_enc_parent_class)
+            ->change_state (element, transition);
   gst_h3_common_after_state_change (&self->common, transition, ret);
   return ret;
 }
@@ -564,11 +569,12 @@ gst_h3_text_enc_class_init (GstH3TextEncClass *klass)
       &sink_template, GST_TYPE_AGGREGATOR_PAD);
   gst_element_class_add_static_pad_template_with_gtype (element_class,
       &src_template, GST_TYPE_AGGREGATOR_PAD);
-  gst_element_class_set_static_metadata (element_class, "H3 text encoder",
+  gst_element_class_set_static_metadata (element_class,
+      "MiniMax H3 text encoder",
       "Filter/Converter/Text",
-      "Turns text prompts into the prompt embeddings of MiniMax H3, one buffer a "
-      "prompt: all text of a BYTES stream is one prompt, each buffer of a TIME "
-      "stream is one",
+      "Turns text prompts into the prompt embeddings of MiniMax H3, one buffer "
+      "a prompt: all text of a BYTES stream is one prompt, each buffer of a "
+      "TIME stream is one",
       "The gst-h3 developers");
 }
 
@@ -582,8 +588,7 @@ gst_h3_text_enc_init (GstH3TextEnc *self)
   self->max_tokens = DEFAULT_MAX_TOKENS;
   self->sinkpad = g_object_new (GST_TYPE_AGGREGATOR_PAD, "name", "sink",
       "direction", GST_PAD_SINK, "template", template, NULL);
-  gst_element_add_pad (GST_ELEMENT_CAST (self),
-      GST_PAD_CAST (self->sinkpad));
+  gst_element_add_pad (GST_ELEMENT_CAST (self), GST_PAD_CAST (self->sinkpad));
   /* a live source of prompts is silent most of the time */
   gst_aggregator_set_ignore_inactive_pads (GST_AGGREGATOR (self), TRUE);
 }

@@ -108,8 +108,8 @@ denoiser_free (Denoiser *denoiser)
 void
 denoiser_send_header (Denoiser *denoiser)
 {
-  const GstH3EmbedsInfo info = { "t2va", GST_H3_TYPE_FLOAT32,
-    denoiser->tokens, denoiser->hidden };
+  const GstH3EmbedsInfo info = { "t2va", GST_H3_TYPE_FLOAT32, denoiser->tokens,
+    denoiser->hidden };
 
   gst_harness_set_src_caps (denoiser->video,
       gst_h3_embeds_info_to_caps (&info, FALSE));
@@ -118,8 +118,8 @@ denoiser_send_header (Denoiser *denoiser)
 GstBuffer *
 denoiser_embeds_buffer (Denoiser *denoiser)
 {
-  GstBuffer *buffer = gst_buffer_new_memdup (denoiser->embeds,
-      denoiser->embeds_bytes);
+  GstBuffer *buffer =
+      gst_buffer_new_memdup (denoiser->embeds, denoiser->embeds_bytes);
   GstStructure *job = gst_structure_new ("job", "task", G_TYPE_STRING, "t2va",
       "tokens", G_TYPE_UINT, denoiser->tokens, "prompt", G_TYPE_STRING,
       "a dragon", "prompt-sha256", G_TYPE_STRING, "abcd", NULL);
@@ -189,8 +189,9 @@ denoiser_wait (Denoiser *denoiser, GstMessageType type, const gchar *name)
         (!name || gst_structure_has_name (s, name)))
       return message;
     if (GST_MESSAGE_TYPE (message) == GST_MESSAGE_ERROR)
-      g_error ("an error instead of %s: %s", name ? name
-              : gst_message_type_get_name (type), gst_structure_to_string (s));
+      g_error ("an error instead of %s: %s",
+          name ? name : gst_message_type_get_name (type),
+          gst_structure_to_string (s));
     gst_message_unref (message);
   }
   g_error ("no message %s %s", gst_message_type_get_name (type),
@@ -210,15 +211,14 @@ void
 denoiser_wait_running (Denoiser *denoiser)
 {
   for (;;) {
-    GstMessage *message =
-        denoiser_wait (denoiser, GST_MESSAGE_PROGRESS, NULL);
+    GstMessage *message = denoiser_wait (denoiser, GST_MESSAGE_PROGRESS, NULL);
     GstProgressType type;
     gchar *code;
     gboolean running;
 
     gst_message_parse_progress (message, &type, &code, NULL);
-    running = type == GST_PROGRESS_TYPE_START &&
-        g_str_equal (code, "h3-denoise");
+    running =
+        type == GST_PROGRESS_TYPE_START && g_str_equal (code, "h3-denoise");
     g_free (code);
     gst_message_unref (message);
     if (running)
@@ -230,16 +230,15 @@ void
 denoiser_check_error (const gchar *where, Denoiser *denoiser, GQuark domain,
     gint code, const gchar *text)
 {
-  GstMessage *message = gst_bus_timed_pop_filtered (denoiser->bus, TIMEOUT,
-      GST_MESSAGE_ERROR);
+  GstMessage *message =
+      gst_bus_timed_pop_filtered (denoiser->bus, TIMEOUT, GST_MESSAGE_ERROR);
   GError *error;
   gchar *debug;
 
   if (!message)
     g_error ("%s: no error message", where);
   gst_message_parse_error (message, &error, &debug);
-  if (!g_error_matches (error, domain, code) ||
-      !strstr (error->message, text))
+  if (!g_error_matches (error, domain, code) || !strstr (error->message, text))
     g_error ("%s: error %s %d \"%s\" (%s) is not %s %d with \"%s\"", where,
         g_quark_to_string (error->domain), error->code, error->message, debug,
         g_quark_to_string (domain), code, text);

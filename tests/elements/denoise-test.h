@@ -9,8 +9,8 @@
 
 G_BEGIN_DECLS
 
-/* One h3denoise in PLAYING on the tiny checkpoint, 96x64, 22 frames, 4 steps, the
- * golden seed; a harness on each source pad; its messages. */
+/* One h3denoise in PLAYING on the tiny checkpoint, 96x64, 22 frames, 4 steps,
+ * the golden seed; a harness on each source pad; its messages. */
 typedef struct {
   GstElement *element;
   GstHarness *video; /* and the sink pad */

@@ -5,13 +5,16 @@
 
 #include <string.h>
 
-#define EMBEDS "application/x-h3-embeds, task=(string)t2va, " \
+#define EMBEDS                                                                 \
+  "application/x-h3-embeds, task=(string)t2va, "                               \
   "type=(string)float32, tokens=(int)9, hidden=(int)48"
-#define VIDEO "application/x-h3-latent, modality=(string)video, " \
-  "type=(string)float32, channels=(int)24, frames=(int)37, height=(int)48, " \
+#define VIDEO                                                                  \
+  "application/x-h3-latent, modality=(string)video, "                          \
+  "type=(string)float32, channels=(int)24, frames=(int)37, height=(int)48, "   \
   "width=(int)84, framerate=(fraction)24/1"
-#define AUDIO "application/x-h3-latent, modality=(string)audio, " \
-  "type=(string)float32, channels=(int)32, frames=(int)207, " \
+#define AUDIO                                                                  \
+  "application/x-h3-latent, modality=(string)audio, "                          \
+  "type=(string)float32, channels=(int)32, frames=(int)207, "                  \
   "audio-channels=(int)2, rate=(int)32000"
 
 static void
@@ -77,8 +80,7 @@ test_video (void)
   g_assert_cmpint (dim[1], ==, 37);
   g_assert_cmpint (dim[2], ==, 48);
   g_assert_cmpint (dim[3], ==, 84);
-  g_assert_cmpuint (gst_h3_latent_info_size (&info), ==,
-      24 * 37 * 48 * 84 * 4);
+  g_assert_cmpuint (gst_h3_latent_info_size (&info), ==, 24 * 37 * 48 * 84 * 4);
 }
 
 static void
@@ -116,21 +118,29 @@ test_bad (void)
     { "application/x-h3-latent, modality=video, type=float32, channels=129",
         "129" },
     { "application/x-h3-latent, modality=video, type=float32, channels=24, "
-        "frames=[1,2]", "frames" },
+      "frames=[1,2]",
+        "frames" },
     { "application/x-h3-latent, modality=video, type=float32, channels=24, "
-        "frames=7, height=-4", "height" },
+      "frames=7, height=-4",
+        "height" },
     { "application/x-h3-latent, modality=video, type=float32, channels=24, "
-        "frames=7, height=4, width=2147483647", "width" },
+      "frames=7, height=4, width=2147483647",
+        "width" },
     { "application/x-h3-latent, modality=video, type=float32, channels=24, "
-        "frames=7, height=4, width=4", "framerate" },
+      "frames=7, height=4, width=4",
+        "framerate" },
     { "application/x-h3-latent, modality=video, type=float32, channels=24, "
-        "frames=7, height=4, width=4, framerate=25/1", "framerate" },
+      "frames=7, height=4, width=4, framerate=25/1",
+        "framerate" },
     { "application/x-h3-latent, modality=audio, type=float32, channels=8, "
-        "frames=7, audio-channels=1", "audio-channels" },
+      "frames=7, audio-channels=1",
+        "audio-channels" },
     { "application/x-h3-latent, modality=audio, type=float32, channels=8, "
-        "frames=7, audio-channels=2, rate=48000", "48000" },
+      "frames=7, audio-channels=2, rate=48000",
+        "48000" },
     { "application/x-h3-latent, modality=audio, type=float32, channels=8, "
-        "frames=99999999, audio-channels=2, rate=32000", "frames" },
+      "frames=99999999, audio-channels=2, rate=32000",
+        "frames" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
@@ -157,7 +167,7 @@ test_bad_embeds (void)
     "application/x-h3-embeds, task=t2va, type=float32, tokens=0, hidden=48",
     "application/x-h3-embeds, task=t2va, type=float32, tokens=9",
     "application/x-h3-embeds, task=t2va, type=float32, tokens=9, "
-        "hidden=99999999",
+    "hidden=99999999",
     AUDIO,
   };
 
@@ -216,13 +226,13 @@ test_progress (void)
 {
   const GstH3Progress progress = { 2, "denoise", 7, 20, 3 * GST_SECOND,
     GST_CLOCK_TIME_NONE, 12345 };
-  GstMessage *message = gst_message_new_element (NULL,
-      gst_h3_progress_to_structure (&progress));
+  GstMessage *message =
+      gst_message_new_element (NULL, gst_h3_progress_to_structure (&progress));
   GstMessage *other = gst_message_new_element (NULL,
       gst_structure_new_empty ("something-else"));
-  GstMessage *broken = gst_message_new_element (NULL,
-      gst_structure_new (GST_H3_MESSAGE_PROGRESS, "stage", G_TYPE_STRING,
-          "load", NULL));
+  GstMessage *broken =
+      gst_message_new_element (NULL, gst_structure_new (GST_H3_MESSAGE_PROGRESS,
+                                         "stage", G_TYPE_STRING, "load", NULL));
   GstMessage *eos = gst_message_new_eos (NULL);
   GstH3Progress read;
 

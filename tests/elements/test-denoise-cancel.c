@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Every way to end a clip early: soon, nothing of it comes out, and the next clip
- * is bit-equal to one from an element that was never cancelled. */
+/* Every way to end a clip early: soon, nothing of it comes out, and the next
+ * clip is bit-equal to one from an element that was never cancelled. */
 #include "denoise-test.h"
 
 /* Time to notice: a transformer block, and a loaded machine. */
@@ -33,8 +33,7 @@ wait_canceled (Denoiser *denoiser)
   GstProgressType type;
 
   do {
-    GstMessage *message =
-        denoiser_wait (denoiser, GST_MESSAGE_PROGRESS, NULL);
+    GstMessage *message = denoiser_wait (denoiser, GST_MESSAGE_PROGRESS, NULL);
 
     gst_message_parse_progress (message, &type, NULL, NULL);
     g_assert_cmpint (type, !=, GST_PROGRESS_TYPE_COMPLETE);
@@ -169,11 +168,12 @@ test_ready (void)
 
     start_long (denoiser);
     start = g_get_monotonic_time ();
-    g_assert_cmpint (gst_element_set_state (denoiser->element,
-        GST_STATE_READY), ==, GST_STATE_CHANGE_SUCCESS);
+    g_assert_cmpint (gst_element_set_state (denoiser->element, GST_STATE_READY),
+        ==, GST_STATE_CHANGE_SUCCESS);
     g_assert_cmpint (g_get_monotonic_time () - start, <, SOON);
     g_assert_cmpint (gst_element_set_state (denoiser->element,
-        GST_STATE_PLAYING), ==, GST_STATE_CHANGE_SUCCESS);
+                         GST_STATE_PLAYING),
+        ==, GST_STATE_CHANGE_SUCCESS);
     denoiser_send_header (denoiser);
     assert_next_clip_equals (denoiser, want);
   }

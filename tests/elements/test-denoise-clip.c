@@ -12,8 +12,7 @@ check_golden (const gchar *request, const gchar *width, const gchar *height,
       "height", height, "frames", frames, "steps", steps, "seed", seed, NULL);
   g_autofree gchar *file = g_strdup_printf ("request_%s.safetensors", request);
   gsize n_video, n_audio;
-  g_autofree gfloat *video =
-      h3_test_golden (file, "final_latents", &n_video);
+  g_autofree gfloat *video = h3_test_golden (file, "final_latents", &n_video);
   g_autofree gfloat *audio =
       h3_test_golden (file, "final_audio_latents", &n_audio);
   GBytes *clip;
@@ -83,12 +82,14 @@ test_caps (void)
 
   denoiser_push (denoiser);
   g_bytes_unref (denoiser_pull (denoiser, NULL, NULL));
-  assert_caps (denoiser->video, "application/x-h3-latent(memory:H3Device), "
-      "modality=(string)video, type=(string)float32, channels=(int)4, "
-      "frames=(int)7, height=(int)4, width=(int)6, framerate=(fraction)24/1");
-  assert_caps (denoiser->audio, "application/x-h3-latent(memory:H3Device), "
-      "modality=(string)audio, type=(string)float32, channels=(int)8, "
-      "frames=(int)37, audio-channels=(int)2, rate=(int)32000");
+  assert_caps (denoiser->video,
+      "application/x-h3-latent(memory:H3Device), modality=(string)video, "
+      "type=(string)float32, channels=(int)4, frames=(int)7, height=(int)4, "
+      "width=(int)6, framerate=(fraction)24/1");
+  assert_caps (denoiser->audio,
+      "application/x-h3-latent(memory:H3Device), modality=(string)audio, "
+      "type=(string)float32, channels=(int)8, frames=(int)37, "
+      "audio-channels=(int)2, rate=(int)32000");
   assert_segment (denoiser->video);
   assert_segment (denoiser->audio);
   g_assert_cmpuint (group_id_of (denoiser->video), ==,
@@ -104,9 +105,10 @@ test_system_memory (void)
   gst_harness_set_sink_caps_str (denoiser->video, "application/x-h3-latent");
   denoiser_push (denoiser);
   g_bytes_unref (denoiser_pull (denoiser, NULL, NULL));
-  assert_caps (denoiser->video, "application/x-h3-latent, "
-      "modality=(string)video, type=(string)float32, channels=(int)4, "
-      "frames=(int)7, height=(int)4, width=(int)6, framerate=(fraction)24/1");
+  assert_caps (denoiser->video,
+      "application/x-h3-latent, modality=(string)video, type=(string)float32, "
+      "channels=(int)4, frames=(int)7, height=(int)4, width=(int)6, "
+      "framerate=(fraction)24/1");
 }
 
 static void
@@ -154,8 +156,7 @@ assert_job (GstBuffer *buffer, guint64 number, guint64 seed)
   g_assert_true (gst_structure_get_int (job, "height", &side));
   g_assert_cmpint (side, ==, 64);
   g_assert_cmpstr (gst_structure_get_string (job, "task"), ==, "t2va");
-  g_assert_cmpstr (gst_structure_get_string (job, "prompt-sha256"), ==,
-      "abcd");
+  g_assert_cmpstr (gst_structure_get_string (job, "prompt-sha256"), ==, "abcd");
   g_assert_nonnull (gst_structure_get_string (job, "model"));
   g_assert_false (gst_structure_has_field (job, "prompt"));
 }
@@ -205,8 +206,8 @@ test_seed (void)
   g_assert_false (g_bytes_equal (clips[2], clips[3]));
 
   /* the seed that was drawn is reported, and makes the clip again */
-  g_assert_true (gst_structure_get_uint64 (gst_h3_buffer_get_job (video),
-      "seed", &drawn));
+  g_assert_true (
+      gst_structure_get_uint64 (gst_h3_buffer_get_job (video), "seed", &drawn));
   seed = g_strdup_printf ("%" G_GUINT64_FORMAT, drawn);
   denoiser_set (denoiser, "seed", seed, NULL);
   denoiser_push (denoiser);
@@ -252,11 +253,12 @@ test_tags (void)
       g_assert_true (gst_tag_list_get_string (tags, GST_TAG_COMMENT, &text));
       g_assert_true (g_str_has_prefix (text, "seed=440204 steps=4 model="));
       g_clear_pointer (&text, g_free);
-      g_assert_true (gst_tag_list_get_string (tags, GST_TAG_APPLICATION_NAME,
-          &text));
+      g_assert_true (
+          gst_tag_list_get_string (tags, GST_TAG_APPLICATION_NAME, &text));
       g_clear_pointer (&text, g_free);
       g_assert_cmpint (gst_tag_list_get_string (tags, GST_TAG_DESCRIPTION,
-          &text), ==, i == 0);
+                           &text),
+          ==, i == 0);
       if (i == 0)
         g_assert_cmpstr (text, ==, "a dragon");
       g_free (text);
@@ -310,8 +312,8 @@ test_eos_without_data (void)
   g_autoptr (Denoiser) denoiser = denoiser_new ("t2va", NULL);
 
   denoiser_send_header (denoiser);
-  g_assert_true (gst_harness_push_event (denoiser->video,
-      gst_event_new_eos ()));
+  g_assert_true (
+      gst_harness_push_event (denoiser->video, gst_event_new_eos ()));
   assert_eos (denoiser->video);
   assert_eos (denoiser->audio);
   g_assert_cmpuint (gst_harness_buffers_received (denoiser->video), ==, 0);
@@ -394,9 +396,9 @@ test_queries (void)
   gst_query_parse_seeking (query, NULL, &seekable, NULL, NULL);
   g_assert_false (seekable);
   gst_query_unref (query);
-  g_assert_false (gst_pad_send_event (pad, gst_event_new_seek (1.0,
-      GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0,
-      GST_SEEK_TYPE_NONE, -1)));
+  g_assert_false (gst_pad_send_event (pad,
+      gst_event_new_seek (1.0, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
+          GST_SEEK_TYPE_SET, 0, GST_SEEK_TYPE_NONE, -1)));
 
   /* the present settings, before any job */
   denoiser_set (denoiser, "width", "128", NULL);
@@ -440,8 +442,8 @@ test_sink_caps (void)
 static void
 test_live (void)
 {
-  g_autoptr (Denoiser) denoiser = denoiser_new ("t2va", "timestamps", "live",
-      "lead", "1000000000", NULL);
+  g_autoptr (Denoiser) denoiser =
+      denoiser_new ("t2va", "timestamps", "live", "lead", "1000000000", NULL);
   GstBuffer *video, *audio;
   const GstClockTime length = gst_util_uint64_scale (22, GST_SECOND, 24);
 
@@ -478,8 +480,8 @@ test_live (void)
 static void
 test_live_gaps (void)
 {
-  g_autoptr (Denoiser) denoiser = denoiser_new ("t2va", "timestamps", "live",
-      "steps", "1000", NULL);
+  g_autoptr (Denoiser) denoiser =
+      denoiser_new ("t2va", "timestamps", "live", "steps", "1000", NULL);
   GstClockTime start = GST_CLOCK_TIME_NONE, duration = 0;
 
   g_assert_true (gst_harness_set_time (denoiser->video, 5 * GST_SECOND));

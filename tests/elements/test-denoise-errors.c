@@ -6,14 +6,18 @@
 #include <glib/gstdio.h>
 #include <math.h>
 
-/* Refused in the state change to PLAYING; then, with @name and @good, accepted. */
+/* Refused in the state change to PLAYING; then, with @name and @good,
+ * accepted. */
 #define assert_refused(denoiser, domain, code, text)                           \
-  G_STMT_START {                                                               \
+  G_STMT_START                                                                 \
+  {                                                                            \
     g_assert_cmpint (gst_element_set_state ((denoiser)->element,               \
-        GST_STATE_PLAYING), ==, GST_STATE_CHANGE_FAILURE);                     \
+                         GST_STATE_PLAYING),                                   \
+        ==, GST_STATE_CHANGE_FAILURE);                                         \
     denoiser_assert_error (denoiser, domain, code, text);                      \
     gst_element_set_state ((denoiser)->element, GST_STATE_NULL);               \
-  } G_STMT_END
+  }                                                                            \
+  G_STMT_END
 
 static void
 assert_works (Denoiser *denoiser)
@@ -41,9 +45,8 @@ test_settings (void)
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
-    g_autoptr (Denoiser) denoiser = denoiser_new_stopped ("t2va",
-        cases[i][0], cases[i][1], cases[i][3] ? cases[i][2] : NULL,
-        cases[i][3], NULL);
+    g_autoptr (Denoiser) denoiser = denoiser_new_stopped ("t2va", cases[i][0],
+        cases[i][1], cases[i][3] ? cases[i][2] : NULL, cases[i][3], NULL);
 
     assert_refused (denoiser, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
         cases[i][4]);
@@ -93,8 +96,8 @@ test_settings_while_playing (void)
 static void
 test_no_checkpoint (void)
 {
-  g_autoptr (Denoiser) denoiser = denoiser_new_stopped ("t2va", "model-path",
-      "/nowhere/at/all", NULL);
+  g_autoptr (Denoiser) denoiser =
+      denoiser_new_stopped ("t2va", "model-path", "/nowhere/at/all", NULL);
 
   assert_refused (denoiser, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
       "/nowhere/at/all");
@@ -109,8 +112,7 @@ test_no_h3 (void)
   g_autoptr (Denoiser) denoiser =
       denoiser_new_stopped ("t2va", "model-path", dir, NULL);
 
-  assert_refused (denoiser, GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
-      dir);
+  assert_refused (denoiser, GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE, dir);
   h3_test_remove_tree (dir);
 }
 
@@ -193,8 +195,8 @@ test_budget (void)
 static void
 test_no_space (void)
 {
-  g_autoptr (Denoiser) denoiser = denoiser_new_stopped ("t2va", "width",
-      "8192", "height", "8192", "frames", "4096", NULL);
+  g_autoptr (Denoiser) denoiser = denoiser_new_stopped ("t2va", "width", "8192",
+      "height", "8192", "frames", "4096", NULL);
 
   g_assert_cmpint (gst_element_set_state (denoiser->element, GST_STATE_READY),
       ==, GST_STATE_CHANGE_FAILURE);
@@ -247,8 +249,8 @@ static void
 test_wrong_hidden (void)
 {
   g_autoptr (Denoiser) denoiser = denoiser_new ("t2va", NULL);
-  const GstH3EmbedsInfo info = { "t2va", GST_H3_TYPE_FLOAT32,
-    denoiser->tokens, denoiser->hidden + 1 };
+  const GstH3EmbedsInfo info = { "t2va", GST_H3_TYPE_FLOAT32, denoiser->tokens,
+    denoiser->hidden + 1 };
   GstPad *pad = gst_element_get_static_pad (denoiser->element, "sink");
   GstCaps *caps = gst_h3_embeds_info_to_caps (&info, FALSE);
 
@@ -264,7 +266,8 @@ test_wrong_size (void)
 
   push_caps (denoiser, denoiser->tokens + 1, denoiser->hidden);
   g_assert_cmpint (gst_harness_push (denoiser->video,
-      denoiser_embeds_buffer (denoiser)), ==, GST_FLOW_ERROR);
+                       denoiser_embeds_buffer (denoiser)),
+      ==, GST_FLOW_ERROR);
   denoiser_assert_error (denoiser, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
       "bytes");
   /* the next, right one works */
@@ -283,7 +286,8 @@ test_no_caps (void)
   gst_harness_push_event (denoiser->video, gst_event_new_stream_start ("s"));
   gst_harness_push_event (denoiser->video, gst_event_new_segment (&segment));
   g_assert_cmpint (gst_harness_push (denoiser->video,
-      denoiser_embeds_buffer (denoiser)), ==, GST_FLOW_NOT_NEGOTIATED);
+                       denoiser_embeds_buffer (denoiser)),
+      ==, GST_FLOW_NOT_NEGOTIATED);
 }
 
 /* No number in, no number out: an error, no buffer. */

@@ -38,8 +38,9 @@ set_and_get_all (GstElement *element, gboolean playing)
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
-    GParamSpec *spec = g_object_class_find_property (
-        G_OBJECT_GET_CLASS (element), cases[i].name);
+    GParamSpec *spec =
+        g_object_class_find_property (G_OBJECT_GET_CLASS (element),
+            cases[i].name);
     GValue value = G_VALUE_INIT;
     GValue want = G_VALUE_INIT;
 
@@ -48,8 +49,7 @@ set_and_get_all (GstElement *element, gboolean playing)
         !cases[i].ready_only);
     if (playing && cases[i].ready_only)
       continue;
-    gst_util_set_object_arg (G_OBJECT (element), cases[i].name,
-        cases[i].value);
+    gst_util_set_object_arg (G_OBJECT (element), cases[i].name, cases[i].value);
     g_value_init (&value, spec->value_type);
     g_value_init (&want, spec->value_type);
     g_object_get_property (G_OBJECT (element), cases[i].name, &value);
@@ -126,8 +126,8 @@ static void
 check_length (const gchar *property, const gchar *asked, guint requested,
     guint frames)
 {
-  g_autoptr (Denoiser) denoiser = denoiser_new ("t2va", "width", "32",
-      "height", "32", "steps", "1000", "frames", "0", property, asked, NULL);
+  g_autoptr (Denoiser) denoiser = denoiser_new ("t2va", "width", "32", "height",
+      "32", "steps", "1000", "frames", "0", property, asked, NULL);
   GstMessage *message;
   const GstStructure *s;
   guint value;
@@ -230,8 +230,8 @@ count_loads (Denoiser *denoiser)
   GstMessage *message;
   guint n = 0;
 
-  while ((message = gst_bus_pop_filtered (denoiser->bus,
-              GST_MESSAGE_PROGRESS))) {
+  while (
+      (message = gst_bus_pop_filtered (denoiser->bus, GST_MESSAGE_PROGRESS))) {
     GstProgressType type;
     g_autofree gchar *code = NULL;
 
@@ -315,15 +315,14 @@ check_preload (const gchar *preload, GstState state, gboolean loads)
 {
   g_autoptr (Denoiser) denoiser =
       denoiser_new_stopped ("t2va", "preload", preload, NULL);
-  gint64 deadline = g_get_monotonic_time () + (loads ? 10 : 1) *
-      G_USEC_PER_SEC / (loads ? 1 : 5);
+  gint64 deadline = g_get_monotonic_time () +
+                    (loads ? 10 : 1) * G_USEC_PER_SEC / (loads ? 1 : 5);
 
   gst_element_set_state (denoiser->element, state);
   while (element_stat (denoiser->element, "model-loads") == 0 &&
-      g_get_monotonic_time () < deadline)
+         g_get_monotonic_time () < deadline)
     g_usleep (1000);
-  g_assert_cmpuint (element_stat (denoiser->element, "model-loads"), ==,
-      loads);
+  g_assert_cmpuint (element_stat (denoiser->element, "model-loads"), ==, loads);
 }
 
 static void
@@ -349,8 +348,8 @@ test_model_message (void)
       h3_test_tiny_dir ());
   g_assert_true (gst_structure_get_boolean (s, "demo", &demo));
   g_assert_false (demo);
-  g_assert_true (g_str_has_prefix (gst_structure_get_string (s, "device"),
-      "cpu"));
+  g_assert_true (
+      g_str_has_prefix (gst_structure_get_string (s, "device"), "cpu"));
   gst_message_unref (message);
 }
 

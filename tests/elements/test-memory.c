@@ -77,9 +77,8 @@ device_copy (gpointer dst, gconstpointer src, gsize size, gpointer ready,
   return TRUE;
 }
 
-static const GstH3DeviceFuncs device_funcs = {
-  device_alloc, device_free, device_download, device_upload, device_copy
-};
+static const GstH3DeviceFuncs device_funcs = { device_alloc, device_free,
+  device_download, device_upload, device_copy };
 
 static const gint64 shape[] = { 2, 3 };
 static const guint8 bytes[N] = { 1, 2, 3, 4, 5, 6 };
@@ -135,12 +134,12 @@ test_host (void)
 
   assert_shape (memory);
   g_assert_cmpint (((GstH3Memory *) memory)->device, ==, -1);
-  g_assert_cmpuint (GPOINTER_TO_SIZE (((GstH3Memory *) memory)->data) % 256,
-      ==, 0);
+  g_assert_cmpuint (GPOINTER_TO_SIZE (((GstH3Memory *) memory)->data) % 256, ==,
+      0);
   write_bytes (memory);
   g_assert_true (gst_memory_map (memory, &cpu, GST_MAP_READ));
-  g_assert_true (gst_memory_map (memory, &device,
-      GST_MAP_READ | GST_H3_MAP_DEVICE));
+  g_assert_true (
+      gst_memory_map (memory, &device, GST_MAP_READ | GST_H3_MAP_DEVICE));
   g_assert_true (cpu.data == device.data);
   gst_memory_unmap (memory, &device);
   gst_memory_unmap (memory, &cpu);
@@ -163,11 +162,11 @@ test_wrap (void)
   GstMemory *memory, *range;
 
   memcpy (data, bytes, N);
-  memory = gst_h3_allocator_wrap (host, GST_H3_TYPE_UINT8, 2, shape, data,
-      NULL, &freed, count_free);
+  memory = gst_h3_allocator_wrap (host, GST_H3_TYPE_UINT8, 2, shape, data, NULL,
+      &freed, count_free);
   g_assert_true (((GstH3Memory *) memory)->data == data);
-  g_assert_true (gst_h3_memory_get_owner ((GstH3Memory *) memory, count_free)
-      == &freed);
+  g_assert_true (
+      gst_h3_memory_get_owner ((GstH3Memory *) memory, count_free) == &freed);
   g_assert_null (gst_h3_memory_get_owner ((GstH3Memory *) memory, g_free));
   assert_bytes (memory, 0, N);
 
@@ -207,8 +206,8 @@ test_no_plain_alloc (void)
 {
   GstAllocator *host = GST_ALLOCATOR_CAST (gst_h3_allocator_get_host ());
 
-  g_assert_true (GST_OBJECT_FLAG_IS_SET (host,
-      GST_ALLOCATOR_FLAG_CUSTOM_ALLOC));
+  g_assert_true (
+      GST_OBJECT_FLAG_IS_SET (host, GST_ALLOCATOR_FLAG_CUSTOM_ALLOC));
   g_assert_null (gst_allocator_alloc (host, 16, NULL));
 }
 
@@ -264,8 +263,8 @@ test_device_protocol (void)
 
   /* the device sees what the CPU wrote, once */
   for (gint i = 0; i < 2; i++) {
-    g_assert_true (gst_memory_map (memory, &map,
-        GST_MAP_READ | GST_H3_MAP_DEVICE));
+    g_assert_true (
+        gst_memory_map (memory, &map, GST_MAP_READ | GST_H3_MAP_DEVICE));
     g_assert_true (map.data == ((GstH3Memory *) memory)->data);
     g_assert_cmpuint (map.data[0], ==, (guint8) ~bytes[0]);
     gst_memory_unmap (memory, &map);
@@ -275,8 +274,8 @@ test_device_protocol (void)
   g_assert_cmpint (device.downloads, ==, 1);
 
   /* and the CPU what the device wrote */
-  g_assert_true (gst_memory_map (memory, &map,
-      GST_MAP_WRITE | GST_H3_MAP_DEVICE));
+  g_assert_true (
+      gst_memory_map (memory, &map, GST_MAP_WRITE | GST_H3_MAP_DEVICE));
   map.data[0] = (guint8) ~9;
   gst_memory_unmap (memory, &map);
   g_assert_true (gst_memory_map (memory, &map, GST_MAP_READ));
@@ -323,8 +322,8 @@ test_device_fails (void)
   GstMapInfo map;
 
   device.fail = TRUE;
-  g_assert_null (gst_h3_allocator_alloc (allocator, GST_H3_TYPE_UINT8, 2,
-      shape));
+  g_assert_null (
+      gst_h3_allocator_alloc (allocator, GST_H3_TYPE_UINT8, 2, shape));
   g_assert_false (gst_memory_map (memory, &map, GST_MAP_READ));
   device.fail = FALSE;
   g_assert_true (gst_memory_map (memory, &map, GST_MAP_READ));
@@ -424,8 +423,7 @@ main (int argc, char **argv)
   g_test_add_func ("/memory/copy", test_copy);
   g_test_add_func ("/memory/no-span", test_no_span);
   g_test_add_func ("/memory/device/protocol", test_device_protocol);
-  g_test_add_func ("/memory/device/copy-and-share",
-      test_device_copy_and_share);
+  g_test_add_func ("/memory/device/copy-and-share", test_device_copy_and_share);
   g_test_add_func ("/memory/device/fails", test_device_fails);
   g_test_add_func ("/memory/two-threads", test_two_threads);
   g_test_add_func ("/memory/buffer", test_buffer);

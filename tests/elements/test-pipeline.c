@@ -109,7 +109,8 @@ test_golden (void)
   } cases[] = {
     { "request_t2va.safetensors",
         "A brass-and-paper dragon flies above a rain-washed old city at blue "
-        "hour.", "width=96 height=64 frames=22 steps=4 seed=440204", FALSE },
+        "hour.",
+        "width=96 height=64 frames=22 steps=4 seed=440204", FALSE },
     { "request_t2va_39.safetensors",
         "一只红色的狐狸在雪地里奔跑。<d>[English]Hello</d>\n",
         "width=64 height=96 frames=39 steps=3 seed=7", FALSE },
@@ -126,12 +127,15 @@ test_golden (void)
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
     g_autoptr (Files) files = files_new (cases[i].prompt);
-    g_autofree gchar *model = cases[i].demo ? g_strdup ("")
-        : g_strdup_printf ("model-path=%s", h3_test_tiny_dir ());
-    GstElement *pipeline = parse ("filesrc location=%s ! " CAPS " ! h3textenc %s "
-        "! h3denoise name=d %s %s d.video ! filesink location=%s "
-        "d.audio ! filesink location=%s", files->prompt, model, model,
-        cases[i].settings, files->video, files->audio);
+    g_autofree gchar *model =
+        cases[i].demo ? g_strdup ("")
+                      : g_strdup_printf ("model-path=%s", h3_test_tiny_dir ());
+    GstElement *pipeline =
+        parse ("filesrc location=%s ! " CAPS " ! h3textenc %s "
+               "! h3denoise name=d %s %s d.video ! filesink location=%s "
+               "d.audio ! filesink location=%s",
+            files->prompt, model, model, cases[i].settings, files->video,
+            files->audio);
 
     run (pipeline);
     gst_object_unref (pipeline);
@@ -153,7 +157,7 @@ count_video (GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
   Counts *counts = data;
 
   counts->gap |= GST_BUFFER_PTS (buffer) != counts->video_end ||
-      GST_BUFFER_OFFSET (buffer) != counts->frames;
+                 GST_BUFFER_OFFSET (buffer) != counts->frames;
   counts->video_end = GST_BUFFER_PTS (buffer) + GST_BUFFER_DURATION (buffer);
   counts->frames = GST_BUFFER_OFFSET_END (buffer);
   counts->video++;
@@ -197,11 +201,12 @@ test_four_prompts (void)
   static const gchar *const queues[] = { "", "! queue " };
 
   for (guint i = 0; i < G_N_ELEMENTS (queues); i++) {
-    GstElement *pipeline = parse ("appsrc name=p format=time caps=" CAPS " ! "
+    GstElement *pipeline = parse (
+        "appsrc name=p format=time caps=" CAPS " ! "
         "h3textenc ! h3denoise name=d steps=2 d.video %s! fakesink name=v "
-        "sync=true signal-handoffs=true ts-offset=-10000000000 "
-        "d.audio %s! fakesink name=a sync=true signal-handoffs=true "
-        "ts-offset=-10000000000", queues[i], queues[i]);
+        "sync=true signal-handoffs=true ts-offset=-10000000000 d.audio %s! "
+        "fakesink name=a sync=true signal-handoffs=true ts-offset=-10000000000",
+        queues[i], queues[i]);
     GstElement *appsrc = gst_bin_get_by_name (GST_BIN (pipeline), "p");
     GstFlowReturn ret;
     Counts counts;
@@ -225,7 +230,8 @@ test_four_prompts (void)
 static void
 test_no_prompt (void)
 {
-  GstElement *pipeline = parse ("filesrc location=/dev/null ! " CAPS " ! "
+  GstElement *pipeline = parse (
+      "filesrc location=/dev/null ! " CAPS " ! "
       "h3textenc ! h3denoise name=d d.video ! fakesink d.audio ! fakesink");
 
   run (pipeline);
@@ -238,8 +244,9 @@ test_stop_early (void)
 {
   g_autoptr (Files) files = files_new ("a red circle moves right");
   GstElement *pipeline = parse ("filesrc location=%s ! " CAPS " ! h3textenc ! "
-      "h3denoise name=d steps=1000 frames=362 d.video ! fakesink "
-      "d.audio ! fakesink", files->prompt);
+                                "h3denoise name=d steps=1000 frames=362 "
+                                "d.video ! fakesink d.audio ! fakesink",
+      files->prompt);
   gint64 start;
 
   gst_element_set_state (pipeline, GST_STATE_PLAYING);
@@ -256,7 +263,8 @@ test_mixed_checkpoints (void)
 {
   g_autoptr (Files) files = files_new ("a red circle moves right");
   GstElement *pipeline = parse ("filesrc location=%s ! " CAPS " ! h3textenc ! "
-      "h3denoise name=d model-path=%s d.video ! fakesink d.audio ! fakesink",
+                                "h3denoise name=d model-path=%s d.video ! "
+                                "fakesink d.audio ! fakesink",
       files->prompt, h3_test_tiny_dir ());
   GstBus *bus = gst_element_get_bus (pipeline);
   GstMessage *message;
@@ -292,13 +300,15 @@ test_gdp (void)
     g_test_skip ("gdppay is not installed");
     return;
   }
-  pipeline = parse ("filesrc location=%s ! " CAPS " ! h3textenc ! h3denoise "
-      "name=d steps=2 d.video ! gdppay ! filesink location=%s "
-      "d.audio ! fakesink", files->prompt, files->video);
+  pipeline =
+      parse ("filesrc location=%s ! " CAPS " ! h3textenc ! h3denoise "
+             "name=d steps=2 d.video ! gdppay ! filesink location=%s d.audio ! "
+             "fakesink",
+          files->prompt, files->video);
   run (pipeline);
   gst_object_unref (pipeline);
-  pipeline = parse ("filesrc location=%s ! gdpdepay ! fakesink name=v",
-      files->video);
+  pipeline =
+      parse ("filesrc location=%s ! gdpdepay ! fakesink name=v", files->video);
   gst_element_set_state (pipeline, GST_STATE_PLAYING);
   wait_eos (pipeline);
   sink = gst_bin_get_by_name (GST_BIN (pipeline), "v");
@@ -361,9 +371,10 @@ count_leaks (GstTracer *tracer)
 static void
 cycle (const gchar *prompt, gboolean clip)
 {
-  GstElement *pipeline = parse ("filesrc location=%s ! " CAPS " ! h3textenc ! "
-      "h3denoise name=d steps=1 d.video ! fakesink d.audio ! fakesink",
-      prompt);
+  GstElement *pipeline =
+      parse ("filesrc location=%s ! " CAPS " ! h3textenc ! "
+             "h3denoise name=d steps=1 d.video ! fakesink d.audio ! fakesink",
+          prompt);
 
   gst_element_set_state (pipeline, GST_STATE_PLAYING);
   if (clip)
@@ -379,8 +390,9 @@ cycle_often (const gchar *prompt, guint n)
     cycle (prompt, i % 2);
 }
 
-/* NULL to PLAYING and back, with a clip and in the middle of one. The tracker of
- * objects takes memory itself, so the two are looked at one after the other. */
+/* NULL to PLAYING and back, with a clip and in the middle of one. The tracker
+ * of objects takes memory itself, so the two are looked at one after the
+ * other. */
 static void
 test_cycles (void)
 {

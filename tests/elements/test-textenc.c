@@ -8,7 +8,8 @@
 #include "h3-test.h"
 
 #define TIMEOUT (30 * GST_SECOND)
-#define PROMPT "A brass-and-paper dragon flies above a rain-washed old city " \
+#define PROMPT                                                                 \
+  "A brass-and-paper dragon flies above a rain-washed old city "               \
   "at blue hour."
 #define CAPS "text/x-raw, format=(string)utf8"
 
@@ -85,8 +86,8 @@ assert_eos (Encoder *encoder)
 static void
 assert_error (Encoder *encoder, GQuark domain, gint code, const gchar *text)
 {
-  GstMessage *message = gst_bus_timed_pop_filtered (encoder->bus, TIMEOUT,
-      GST_MESSAGE_ERROR);
+  GstMessage *message =
+      gst_bus_timed_pop_filtered (encoder->bus, TIMEOUT, GST_MESSAGE_ERROR);
   GError *error;
 
   g_assert_nonnull (message);
@@ -133,8 +134,7 @@ assert_job (GstBuffer *buffer, const gchar *prompt, gsize size)
 
   g_assert_nonnull (job);
   g_assert_cmpstr (gst_structure_get_string (job, "task"), ==, "t2va");
-  g_assert_cmpstr (gst_structure_get_string (job, "prompt-sha256"), ==,
-      sha256);
+  g_assert_cmpstr (gst_structure_get_string (job, "prompt-sha256"), ==, sha256);
   g_assert_true (gst_structure_get_uint (job, "tokens", &tokens));
   g_assert_cmpuint (tokens * 40 * sizeof (gfloat), ==,
       gst_buffer_get_size (buffer));
@@ -210,8 +210,7 @@ test_gap (void)
 {
   g_autoptr (Encoder) encoder = encoder_new (GST_FORMAT_TIME);
 
-  gst_harness_push_event (encoder->harness,
-      gst_event_new_gap (0, GST_SECOND));
+  gst_harness_push_event (encoder->harness, gst_event_new_gap (0, GST_SECOND));
   push (encoder, "fox", 3);
   gst_buffer_unref (gst_harness_pull (encoder->harness));
   push_eos (encoder);
@@ -248,12 +247,13 @@ test_nul (void)
   buffer = gst_harness_pull (encoder->harness);
   assert_job (buffer, "a\0b", 3);
   g_assert_cmpstr (gst_structure_get_string (gst_h3_buffer_get_job (buffer),
-      "prompt"), ==, "a b");
+                       "prompt"),
+      ==, "a b");
   g_assert_cmpuint (tokens_of (buffer), >, without);
 }
 
-/* @text is refused with STREAM FORMAT that says @says; after a flush a good prompt
- * works. */
+/* @text is refused with STREAM FORMAT that says @says; after a flush a good
+ * prompt works. */
 static void
 check_refused (GstFormat format, const gchar *text, gsize size,
     const gchar *says)
@@ -398,8 +398,7 @@ test_cancel (void)
     if (ready)
       gst_element_set_state (encoder->element, GST_STATE_READY);
     else
-      gst_harness_push_event (encoder->harness,
-          gst_event_new_flush_start ());
+      gst_harness_push_event (encoder->harness, gst_event_new_flush_start ());
     g_assert_cmpint (g_get_monotonic_time () - start, <, G_USEC_PER_SEC);
     if (!ready)
       gst_harness_push_event (encoder->harness,
@@ -415,9 +414,10 @@ test_filesrc (void)
   g_autofree gchar *dir = h3_test_temp_dir ();
   g_autofree gchar *path = g_build_filename (dir, "prompt.txt", NULL);
   g_autofree gchar *out = g_build_filename (dir, "embeds.f32", NULL);
-  g_autofree gchar *launch = g_strdup_printf ("filesrc location=%s ! "
-      CAPS " ! h3textenc model-path=%s ! filesink location=%s", path,
-      h3_test_tiny_dir (), out);
+  g_autofree gchar *launch =
+      g_strdup_printf ("filesrc location=%s ! " CAPS
+                       " ! h3textenc model-path=%s ! filesink location=%s",
+          path, h3_test_tiny_dir (), out);
   g_autoptr (Encoder) encoder = encoder_new (GST_FORMAT_TIME);
   GstElement *pipeline;
   GstMessage *message;

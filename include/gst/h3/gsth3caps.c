@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Caps to facts and back (spec/gstreamer.md 4). A reader takes nothing on trust:
- * caps cross files and networks. */
+/* Caps to facts and back (spec/gstreamer.md 4). A reader takes nothing on
+ * trust: caps cross files and networks. */
 #include "gsth3caps.h"
 
 #include <string.h>
@@ -78,9 +78,10 @@ gboolean
 gst_h3_embeds_info_from_caps (GstH3EmbedsInfo *info, const GstCaps *caps,
     GError **error)
 {
-  const GstStructure *s =
-      get_structure (caps, GST_H3_EMBEDS_MEDIA_TYPE, error);
-  GstH3EmbedsInfo found = { 0, };
+  const GstStructure *s = get_structure (caps, GST_H3_EMBEDS_MEDIA_TYPE, error);
+  GstH3EmbedsInfo found = {
+    0,
+  };
 
   if (!s)
     return FALSE;
@@ -104,8 +105,7 @@ get_video (const GstStructure *s, GstH3LatentInfo *info, GError **error)
       !get_int (s, "height", 2, MAX_SIDE, &info->height, error) ||
       !get_int (s, "width", 2, MAX_SIDE, &info->width, error))
     return FALSE;
-  if (!gst_structure_get_fraction (s, "framerate", &n, &d) || n != 24 ||
-      d != 1)
+  if (!gst_structure_get_fraction (s, "framerate", &n, &d) || n != 24 || d != 1)
     return bad_field (error, s, "framerate", "24/1");
   return TRUE;
 }
@@ -116,17 +116,18 @@ get_audio (const GstStructure *s, GstH3LatentInfo *info, GError **error)
   gint rate;
 
   return get_int (s, "frames", 1, MAX_AUDIO_FRAMES, &info->frames, error) &&
-      get_int (s, "audio-channels", 2, 2, &info->audio_channels, error) &&
-      get_int (s, "rate", 32000, 32000, &rate, error);
+         get_int (s, "audio-channels", 2, 2, &info->audio_channels, error) &&
+         get_int (s, "rate", 32000, 32000, &rate, error);
 }
 
 gboolean
 gst_h3_latent_info_from_caps (GstH3LatentInfo *info, const GstCaps *caps,
     GError **error)
 {
-  const GstStructure *s =
-      get_structure (caps, GST_H3_LATENT_MEDIA_TYPE, error);
-  GstH3LatentInfo found = { 0, };
+  const GstStructure *s = get_structure (caps, GST_H3_LATENT_MEDIA_TYPE, error);
+  GstH3LatentInfo found = {
+    0,
+  };
   const gchar *modality;
 
   if (!s)
@@ -141,9 +142,8 @@ gst_h3_latent_info_from_caps (GstH3LatentInfo *info, const GstCaps *caps,
   if (!get_type (s, &found.type, error) ||
       !get_int (s, "channels", 1, MAX_CHANNELS, &found.channels, error))
     return FALSE;
-  if (found.modality == GST_H3_MODALITY_VIDEO
-          ? !get_video (s, &found, error)
-          : !get_audio (s, &found, error))
+  if (found.modality == GST_H3_MODALITY_VIDEO ? !get_video (s, &found, error)
+                                              : !get_audio (s, &found, error))
     return FALSE;
   *info = found;
   return TRUE;

@@ -14,7 +14,8 @@ G_BEGIN_DECLS
  * - task (string), prompt-sha256 (string, hex), tokens (uint): h3textenc; and
  *   prompt (string), which h3denoise does not pass on
  * - job (uint64, counts from 0), seed (uint64), steps (uint), frames (uint,
- *   pictures in the clip), width, height (int, pixels), model (string): h3denoise
+ *   pictures in the clip), width, height (int, pixels), model (string):
+ * h3denoise
  */
 #define GST_H3_JOB_META_NAME "GstH3JobMeta"
 

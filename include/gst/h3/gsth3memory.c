@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* SECTION: memory
+/* Tensor memory.
  *
  * The map protocol (spec/gstreamer.md 3.2): mapped with GST_H3_MAP_DEVICE the
  * pointer is the device's; mapped without, device memory shows a staging copy,
- * filled at the first CPU map, and uploaded at the next device map after the CPU
- * wrote to it. Host memory is one pointer for both. */
+ * filled at the first CPU map, and uploaded at the next device map after the
+ * CPU wrote to it. Host memory is one pointer for both. */
 #include "gsth3memory.h"
 
 #include <stdlib.h>
@@ -103,9 +103,9 @@ memory_new (GstH3Allocator *self, GstMemory *parent, gsize maxsize,
 {
   GstH3Memory *memory = g_new0 (GstH3Memory, 1);
   /* a range of a memory may not be written behind the parent's back */
-  GstMemoryFlags flags =
-      parent ? GST_MINI_OBJECT_FLAGS (parent) | GST_MINI_OBJECT_FLAG_LOCK_READONLY
-             : 0;
+  GstMemoryFlags flags = parent ? GST_MINI_OBJECT_FLAGS (parent) |
+                                      GST_MINI_OBJECT_FLAG_LOCK_READONLY
+                                : 0;
 
   gst_memory_init (GST_MEMORY_CAST (memory), flags, GST_ALLOCATOR_CAST (self),
       parent, maxsize, 0, offset, size);
@@ -132,15 +132,19 @@ map_staging (GstH3Allocator *self, GstH3Memory *base)
   gsize size = base->mem.maxsize;
 
   if (!base->staging && !(base->staging = host_alloc (size))) {
-    GST_ERROR_OBJECT (self, "no %" G_GSIZE_FORMAT " bytes of host memory to "
-        "read device memory into", size);
+    GST_ERROR_OBJECT (self,
+        "no %" G_GSIZE_FORMAT " bytes of host memory to "
+        "read device memory into",
+        size);
     return NULL;
   }
   if (!base->staging_valid) {
     if (!self->funcs->download (base->staging, base->data, size, base->ready,
             self->user_data)) {
-      GST_ERROR_OBJECT (self, "reading %" G_GSIZE_FORMAT " bytes from device "
-          "%d failed", size, self->device);
+      GST_ERROR_OBJECT (self,
+          "reading %" G_GSIZE_FORMAT " bytes from device "
+          "%d failed",
+          size, self->device);
       return NULL;
     }
     base->staging_valid = TRUE;
@@ -155,8 +159,10 @@ map_device (GstH3Allocator *self, GstH3Memory *base, gboolean writing)
   if (base->needs_upload) {
     if (!self->funcs->upload (base->data, base->staging, base->mem.maxsize,
             self->user_data)) {
-      GST_ERROR_OBJECT (self, "writing %" G_GSIZE_FORMAT " bytes to device %d "
-          "failed", base->mem.maxsize, self->device);
+      GST_ERROR_OBJECT (self,
+          "writing %" G_GSIZE_FORMAT " bytes to device %d "
+          "failed",
+          base->mem.maxsize, self->device);
       return NULL;
     }
     base->needs_upload = FALSE;
@@ -202,9 +208,9 @@ gst_h3_memory_share (GstMemory *mem, gssize offset, gssize size)
   if (size == -1)
     size = mem->size - offset;
   dim = size;
-  return GST_MEMORY_CAST (memory_new (GST_H3_ALLOCATOR (mem->allocator),
-          GST_MEMORY_CAST (base), mem->maxsize, mem->offset + offset, size,
-          GST_H3_TYPE_UINT8, 1, &dim,
+  return GST_MEMORY_CAST (
+      memory_new (GST_H3_ALLOCATOR (mem->allocator), GST_MEMORY_CAST (base),
+          mem->maxsize, mem->offset + offset, size, GST_H3_TYPE_UINT8, 1, &dim,
           (guint8 *) base->data + mem->offset + offset));
 }
 
@@ -216,11 +222,12 @@ gst_h3_memory_copy (GstMemory *mem, gssize offset, gssize size)
   GstH3Memory *memory = (GstH3Memory *) mem;
   GstH3Memory *base = memory_base (mem);
   gint64 bytes = size == -1 ? mem->size - offset : size;
-  gboolean whole = !mem->parent && mem->offset + offset == 0 &&
-      bytes == mem->maxsize;
-  GstMemory *copy = whole
-      ? gst_h3_allocator_alloc (self, memory->type, memory->rank, memory->dim)
-      : gst_h3_allocator_alloc (self, GST_H3_TYPE_UINT8, 1, &bytes);
+  gboolean whole =
+      !mem->parent && mem->offset + offset == 0 && bytes == mem->maxsize;
+  GstMemory *copy =
+      whole ? gst_h3_allocator_alloc (self, memory->type, memory->rank,
+                  memory->dim)
+            : gst_h3_allocator_alloc (self, GST_H3_TYPE_UINT8, 1, &bytes);
   gconstpointer src;
   gboolean copied = TRUE;
 
@@ -234,12 +241,14 @@ gst_h3_memory_copy (GstMemory *mem, gssize offset, gssize size)
   g_mutex_lock (&base->lock);
   src = map_device (self, base, FALSE);
   copied = src && self->funcs->copy (((GstH3Memory *) copy)->data,
-      (const guint8 *) src + mem->offset + offset, bytes, base->ready,
-      self->user_data);
+                      (const guint8 *) src + mem->offset + offset, bytes,
+                      base->ready, self->user_data);
   g_mutex_unlock (&base->lock);
   if (!copied) {
-    GST_ERROR_OBJECT (self, "copying %" G_GINT64_FORMAT " bytes on device %d "
-        "failed", bytes, self->device);
+    GST_ERROR_OBJECT (self,
+        "copying %" G_GINT64_FORMAT " bytes on device %d "
+        "failed",
+        bytes, self->device);
     gst_clear_object (&copy);
   }
   return copy;
@@ -263,7 +272,7 @@ gst_h3_allocator_no_alloc (GstAllocator *allocator, gsize size,
     GstAllocationParams *params)
 {
   GST_ERROR_OBJECT (allocator, "tensors need a shape: use "
-      "gst_h3_allocator_alloc()");
+                               "gst_h3_allocator_alloc()");
   return NULL;
 }
 
@@ -377,7 +386,7 @@ gst_h3_allocator_alloc (GstH3Allocator *self, GstH3Type type, guint rank,
         host_free);
   }
   block = g_new (DeviceBlock, 1);
-  *block = (DeviceBlock) { self, data, size };
+  *block = (DeviceBlock){ self, data, size };
   return gst_h3_allocator_wrap (self, type, rank, dim, data, NULL, block,
       device_block_free);
 }
@@ -406,8 +415,7 @@ gst_h3_allocator_wrap (GstH3Allocator *self, GstH3Type type, guint rank,
 gboolean
 gst_is_h3_memory (GstMemory *memory)
 {
-  return memory && memory->allocator &&
-      GST_IS_H3_ALLOCATOR (memory->allocator);
+  return memory && memory->allocator && GST_IS_H3_ALLOCATOR (memory->allocator);
 }
 
 gpointer

@@ -68,7 +68,7 @@ struct _GstH3Memory {
   gpointer owner;
   GDestroyNotify notify;
   GMutex lock;
-  gpointer staging;      /* host copy of device memory, from the first CPU map */
+  gpointer staging;       /* copy on the host, from the first CPU map on */
   gboolean staging_valid; /* the copy is what the device holds */
   gboolean needs_upload; /* the CPU wrote to the copy */
 };
