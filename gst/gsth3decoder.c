@@ -15,7 +15,8 @@ gst_h3_decoder_should_stop (gpointer user_data)
 {
   GstH3Decoder *self = user_data;
 
-  return g_atomic_int_get (&self->cancel) || g_atomic_int_get (&self->ending);
+  return g_atomic_int_get (&self->cancel) ||
+      (g_atomic_int_get (&self->ending) && self->next_unit > 0);
 }
 
 void

@@ -102,7 +102,9 @@ guint64 gst_h3_decoder_workspace (GstElement *element);
 void gst_h3_decoder_add_stats (GstElement *element, GstStructure *stats);
 
 /* Ends the clip being decoded, and every later one, without an error, so that
- * EOS can pass; until the next start. From any thread. */
+ * EOS can pass; until the next start. The first buffer of a stream still comes:
+ * a muxer with a stream that never began may write a broken file. From any
+ * thread. */
 void gst_h3_decoder_end (GstH3Decoder *decoder);
 
 /* Gives @buffer, which holds the next @units, its place on the timeline. */

@@ -41,6 +41,8 @@ test_end (void)
 typedef struct {
   GMainLoop *loop;
   GPid pid;
+  const gchar *log, *interrupt_at;
+  gint64 start;
   gboolean timed_out;
   int status;
 } Child;
@@ -58,7 +60,13 @@ static gboolean
 interrupt_child (gpointer user_data)
 {
   Child *child = user_data;
+  g_autofree gchar *output = NULL;
 
+  g_file_get_contents (child->log, &output, NULL, NULL);
+  if (!strstr (output, child->interrupt_at))
+    return G_SOURCE_CONTINUE;
+  g_usleep (G_USEC_PER_SEC / 2);
+  child->start = g_get_monotonic_time ();
   kill (child->pid, SIGINT);
   return G_SOURCE_REMOVE;
 }
@@ -109,14 +117,15 @@ add_timeout (GMainContext *context, gdouble seconds, GSourceFunc func,
 
 Result *
 run (const gchar *const *argv, const gchar *const *env,
-    gdouble interrupt_after)
+    const gchar *interrupt_at)
 {
   Result *result = g_new0 (Result, 1);
   g_autoptr (GMainContext) context = g_main_context_new ();
   g_autofree gchar *log = test_path ("log");
   g_auto (GStrv) environment = child_environment (env);
-  gint64 start = g_get_monotonic_time ();
-  Child child = { .loop = g_main_loop_new (context, FALSE) };
+  Child child = { .loop = g_main_loop_new (context, FALSE),
+    .log = log, .interrupt_at = interrupt_at,
+    .start = g_get_monotonic_time () };
   FILE *out = fopen (log, "w");
   GSource *watch;
   GError *error = NULL;
@@ -133,13 +142,13 @@ run (const gchar *const *argv, const gchar *const *env,
   g_source_attach (watch, context);
   g_source_unref (watch);
   add_timeout (context, TIMEOUT_SECONDS, kill_child, &child);
-  if (interrupt_after > 0)
-    add_timeout (context, interrupt_after, interrupt_child, &child);
+  if (interrupt_at)
+    add_timeout (context, 0.1, interrupt_child, &child);
   g_main_loop_run (child.loop);
   g_main_loop_unref (child.loop);
 
   result->seconds =
-      (g_get_monotonic_time () - start) / (gdouble)G_USEC_PER_SEC;
+      (g_get_monotonic_time () - child.start) / (gdouble)G_USEC_PER_SEC;
   result->status = WIFEXITED (child.status) ? WEXITSTATUS (child.status)
                                             : 128 + WTERMSIG (child.status);
   g_file_get_contents (log, &result->output, NULL, NULL);
@@ -161,7 +170,7 @@ launch (const gchar *pipeline)
   for (guint i = 0; words[i]; i++)
     g_ptr_array_add (argv, words[i]);
   g_ptr_array_add (argv, NULL);
-  return run ((const gchar *const *)argv->pdata, NULL, 0);
+  return run ((const gchar *const *)argv->pdata, NULL, NULL);
 }
 
 void

@@ -17,7 +17,7 @@ int test_end (void);
 
 typedef struct {
   int status;     /* exit status; 128 + n after signal n */
-  gdouble seconds;
+  gdouble seconds; /* since the start, or since SIGINT */
   gchar *output;  /* stdout and stderr */
 } Result;
 
@@ -27,13 +27,13 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (Result, result_free)
 /**
  * run:
  * @argv: ends with NULL; @env: "NAME=value", ends with NULL; may be NULL
- * @interrupt_after: seconds after which it gets SIGINT; 0 = never
+ * @interrupt_at: half a second after it printed this it gets SIGINT; or NULL
  *
  * Runs a program to its end; one that does not end in 60 s is killed, which is
  * a failure.
  */
 Result *run (const gchar *const *argv, const gchar *const *env,
-    gdouble interrupt_after);
+    const gchar *interrupt_at);
 /* gst-launch-1.0 -e with @pipeline, split at blanks as a shell would. */
 Result *launch (const gchar *pipeline);
 /* Fails, with the output, unless it ended well. */

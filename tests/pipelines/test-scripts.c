@@ -22,7 +22,7 @@ run_script (const gchar *script, const gchar *prompt, const gchar *name)
   g_autofree gchar *path = script_path (script);
   gchar *out = test_path (name);
   const gchar *argv[] = { path, prompt, out, NULL };
-  g_autoptr (Result) result = run (argv, settings, 0);
+  g_autoptr (Result) result = run (argv, settings, NULL);
 
   assert_ok (result);
   return out;
@@ -239,7 +239,7 @@ test_rtp (void)
   g_autofree gchar *path = script_path ("rtp.sh");
   g_autofree gchar *port_text = g_strdup_printf ("%d", port);
   const gchar *argv[] = { path, PROMPT, "127.0.0.1", port_text, NULL };
-  g_autoptr (Result) result = run (argv, settings, 0);
+  g_autoptr (Result) result = run (argv, settings, NULL);
 
   assert_ok (result);
   /* it is sent in real time */
