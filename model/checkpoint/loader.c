@@ -12,8 +12,9 @@
 struct _H3Loader {
   H3TensorSet *set; /* not owned */
   gchar *what;
-  guint64 bytes; /* asked for so far, in this run */
-  guint64 total; /* of the dry run */
+  guint64 bytes;    /* asked for so far, in this run */
+  guint64 total;    /* of the dry run */
+  H3DType round_to; /* H3_DTYPE_F32: matrices keep their type */
 
   /* what this run found */
   GHashTable *used;    /* names, owned */
@@ -79,6 +80,7 @@ h3_loader_begin (H3Loader *loader, H3Device *device, const H3Stop *stop,
   loader->progress_data = user_data;
   loader->total = loader->bytes;
   loader->bytes = 0;
+  loader->round_to = H3_DTYPE_F32;
   g_hash_table_remove_all (loader->used);
   g_ptr_array_set_size (loader->ignored, 0);
   return TRUE;
@@ -443,7 +445,57 @@ plain_dtype (H3StoredType type)
   return type == H3_STORED_F16 ? H3_DTYPE_F16 : H3_DTYPE_BF16;
 }
 
-/* A matrix in its stored type; straight into the tensor where the host can. */
+void
+h3_loader_round_matrices (H3Loader *loader, H3DType dtype)
+{
+  loader->round_to = dtype;
+}
+
+static H3DType
+matrix_dtype (const H3Loader *loader, H3StoredType type)
+{
+  return loader->round_to == H3_DTYPE_F32 ? plain_dtype (type)
+                                          : loader->round_to;
+}
+
+/* What was finite has to be finite in the narrower type, too. */
+static gboolean
+check_rounded (H3Loader *loader, const H3Tensor *tensor, const Parts *p)
+{
+  g_autoptr (H3Tensor) count = NULL;
+  const gint64 one = 1;
+  gint32 bad = 0;
+  GError *error = NULL;
+
+  count = new_tensor (loader, H3_DTYPE_I32, 1, &one);
+  if (!count)
+    return FALSE;
+  h3_count_nonfinite (loader->stream, count, tensor);
+  h3_download (loader->stream, &bad, count);
+  if (h3_stream_synchronize (loader->stream, &error) && bad > 0)
+    error = g_error_new (H3_ERROR, H3_ERROR_NUMERIC,
+        "%s: tensor %s: %d of its numbers are beyond what %s, in which %s "
+        "computes here, can hold",
+        p->tensor[0]->path, p->tensor[0]->name, bad,
+        h3_dtype_name (tensor->dtype), loader->device->name);
+  if (error)
+    fail (loader, error);
+  return !error;
+}
+
+static H3Tensor *
+round_matrix (H3Loader *loader, const H3Tensor *stored, const Parts *p)
+{
+  g_autoptr (H3Tensor) rounded =
+      new_tensor (loader, loader->round_to, stored->rank, stored->shape);
+
+  if (!rounded)
+    return NULL;
+  h3_copy (loader->stream, rounded, stored);
+  return check_rounded (loader, rounded, p) ? g_steal_pointer (&rounded) : NULL;
+}
+
+/* Read straight into the tensor where the host can. */
 static H3Weight *
 load_matrix (H3Loader *loader, const Parts *p)
 {
@@ -459,6 +511,11 @@ load_matrix (H3Loader *loader, const Parts *p)
   if (!to || !read_ordered (loader, p, to) ||
       (to != tensor->data && !upload (loader, tensor, to)))
     return NULL;
+  if (tensor->dtype != matrix_dtype (loader, p->type)) {
+    H3Tensor *rounded = round_matrix (loader, tensor, p);
+
+    return rounded ? h3_weight_new_plain (rounded) : NULL;
+  }
   return h3_weight_new_plain (g_steal_pointer (&tensor));
 }
 
@@ -480,7 +537,7 @@ h3_loader_weight (H3Loader *loader, const gchar *const *names, guint n_names,
       return NULL;
     weight = load_matrix (loader, &p);
   }
-  count (loader, rows * cols * h3_stored_type_size (p.type));
+  count (loader, rows * cols * h3_dtype_size (matrix_dtype (loader, p.type)));
   return weight;
 }
 

@@ -57,6 +57,10 @@ guint64 h3_loader_bytes (const H3Loader *loader);
 H3Weight *h3_loader_weight (H3Loader *loader, const gchar *const *names,
     guint n_names, gint64 rows, gint64 cols, H3RowOrder order, guint heads,
     guint head_dim);
+/* Matrices asked for from here on are rounded to @dtype once they are on the
+ * device; H3_DTYPE_F32, as in the beginning: they keep the type they are stored
+ * in. Only a number that @dtype cannot hold is an error. */
+void h3_loader_round_matrices (H3Loader *loader, H3DType dtype);
 /* The common case: one tensor, rows as stored. */
 H3Weight *h3_loader_matrix (H3Loader *loader, const gchar *name, gint64 rows,
     gint64 cols);

@@ -16,7 +16,7 @@
 
 /* Rows of the matrix products of a batch at most: more fills no device better,
  * and costs 0.17 GiB for each tile of the release's size. */
-#define BATCH_ROWS 8192
+#define BATCH_ROWS 16384
 
 /* Prefix views of the workspace for some number of tiles. */
 typedef struct {
@@ -148,7 +148,7 @@ decoder_cut (H3VideoDecoder *decoder, const H3VideoVaeConfig *config,
   decoder->n_patches = H3_VIDEO_WINDOW * decoder->tile_h * decoder->tile_w;
   decoder->n_rows = decoder->n_patches + config->registers + 1;
   decoder->n_tiles = decoder->axis_y.n * decoder->axis_x.n;
-  /* as even as can be: 15 tiles are 4, 4, 4, 3 */
+  /* as even as can be: 28 tiles are 4 times 7 */
   at_most = MAX (BATCH_ROWS / decoder->n_rows, 1);
   batches = (decoder->n_tiles + at_most - 1) / at_most;
   decoder->batch_tiles = (decoder->n_tiles + batches - 1) / batches;
@@ -170,29 +170,43 @@ h3_video_decoder_workspace (const H3VideoVaeConfig *config,
 
 /* Tables */
 
+/* As a float16 has it, when that is what the device computes in. */
+static gdouble
+narrow (H3DType dtype, gdouble x)
+{
+  gdouble step;
+
+  if (dtype != H3_DTYPE_F16 || x == 0)
+    return x;
+  step = ldexp (1, MAX (ilogb (x), -14) - 10);
+  return rint (x / step) * step;
+}
+
 /* video-vae.md 6: positions -1 .. 1 in the tile, whatever its place in the
- * frame; the suffix sits at 0. */
+ * frame; the suffix sits at 0. In float16 every step but the product with the
+ * frequency is rounded (7.1). */
+static gdouble
+rope_position (H3DType dtype, gint i, gint n)
+{
+  return narrow (dtype, narrow (dtype, 2 * narrow (dtype, (i + 0.5) / n)) - 1);
+}
+
 static void
-fill_rope_row (const H3VideoVaeConfig *config, const gdouble p[3], gfloat *cos_,
-    gfloat *sin_)
+fill_rope_row (const H3VideoVaeConfig *config, H3DType dtype,
+    const gdouble p[3], gfloat *cos_, gfloat *sin_)
 {
   gint n_freqs = h3_video_rot (config) / 3;
 
   for (gint axis = 0; axis < 3; axis++) {
+    gdouble turn = narrow (dtype, 2 * G_PI * p[axis]);
+
     for (gint k = 0; k < n_freqs; k++) {
       gdouble f = pow (config->rope_theta, -(gdouble) k / n_freqs);
-      gdouble angle = 2 * G_PI * p[axis] * f;
 
-      *cos_++ = (gfloat) cos (angle);
-      *sin_++ = (gfloat) sin (angle);
+      *cos_++ = (gfloat) narrow (dtype, cos (turn * f));
+      *sin_++ = (gfloat) narrow (dtype, sin (turn * f));
     }
   }
-}
-
-static gdouble
-rope_position (gint i, gint n)
-{
-  return 2 * (i + 0.5) / n - 1;
 }
 
 static void
@@ -200,6 +214,7 @@ upload_rope (H3VideoDecoder *decoder, gfloat **host_cos, gfloat **host_sin)
 {
   const H3VideoVaeConfig *config = &decoder->vae->config;
   gint rot = h3_video_rot (config), h = decoder->tile_h, w = decoder->tile_w;
+  H3DType dtype = decoder->stream->device->vae_dtype;
 
   *host_cos = g_new (gfloat, (gsize) decoder->n_rows * rot);
   *host_sin = g_new (gfloat, (gsize) decoder->n_rows * rot);
@@ -207,11 +222,11 @@ upload_rope (H3VideoDecoder *decoder, gfloat **host_cos, gfloat **host_sin)
     gdouble p[3] = { 0, 0, 0 };
 
     if (n < decoder->n_patches) {
-      p[0] = rope_position (n / (h * w), H3_VIDEO_WINDOW);
-      p[1] = rope_position (n / w % h, h);
-      p[2] = rope_position (n % w, w);
+      p[0] = rope_position (dtype, n / (h * w), H3_VIDEO_WINDOW);
+      p[1] = rope_position (dtype, n / w % h, h);
+      p[2] = rope_position (dtype, n % w, w);
     }
-    fill_rope_row (config, p, *host_cos + (gsize) n * rot,
+    fill_rope_row (config, dtype, p, *host_cos + (gsize) n * rot,
         *host_sin + (gsize) n * rot);
   }
   h3_upload (decoder->stream, decoder->cos, *host_cos);

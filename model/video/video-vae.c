@@ -13,6 +13,7 @@ typedef struct {
   H3Loader *loader;
   const gchar *prefix;
   H3Naming naming;
+  H3DType narrow; /* of the products' weights; H3_DTYPE_F32: as stored */
 } Source;
 
 static void
@@ -255,14 +256,17 @@ load_tensors (Source *source, H3VideoVae *vae)
       config->latents_mean, config->channels);
   vae->latents_std = h3_loader_computed_vector (source->loader,
       config->latents_std, config->channels);
+  /* video-vae.md 7.1: these products have narrow operands, the rest have not */
+  h3_loader_round_matrices (source->loader, source->narrow);
   load_linear (source, base, post_quant, config->channels, config->channels,
       H3_ROWS_AS_STORED, &vae->post_quant);
+  for (gint i = 0; i < config->layers; i++)
+    load_block (source, i, &vae->blocks[i]);
+  h3_loader_round_matrices (source->loader, H3_DTYPE_F32);
   load_linear (source, base, embed, dim, config->channels, H3_ROWS_AS_STORED,
       &vae->x_embedder);
   vae->registers = load_vector (source, base, "decoder.register_tokens",
       config->registers * dim);
-  for (gint i = 0; i < config->layers; i++)
-    load_block (source, i, &vae->blocks[i]);
   vae->norm_out_weight =
       load_vector (source, base, "decoder.norm_out.weight", dim);
   vae->norm_out_bias = load_vector (source, base, "decoder.norm_out.bias", dim);
@@ -318,7 +322,7 @@ h3_video_vae_load (const H3Checkpoint *checkpoint, H3Device *device,
     const H3Stop *stop, H3LoadProgress progress, gpointer user_data,
     GError **error)
 {
-  g_auto (Source) source = { 0 };
+  g_auto (Source) source = { .narrow = device->vae_dtype };
   g_autoptr (H3VideoVae) vae = NULL;
 
   if (!plan_source (&source, checkpoint, error) ||

@@ -2,14 +2,13 @@
 /* What the audio tests share: a device, a model, a clip decoded. */
 #pragma once
 
-#include "cpu/h3-cpu.h"
 #include "model/audio/audio-vae.h"
 #include "tests/audio/tiny-model.h"
-#include "tests/tools/h3-test.h"
+#include "tests/tools/h3-test-device.h"
 
 G_BEGIN_DECLS
 
-/* The CPU, once for the whole program. */
+/* One for the whole program. */
 H3Device *audio_test_device (void);
 
 /* The audio autoencoder in @path. NULL with @error. */

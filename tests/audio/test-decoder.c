@@ -57,7 +57,7 @@ static void
 test_threads (void)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (H3Device) one = h3_cpu_device_new (1, &error);
+  g_autoptr (H3Device) one = h3_test_device_new (1);
   g_autoptr (H3Checkpoint) checkpoint =
       h3_checkpoint_open (h3_test_demo_dir (), H3_PARTITION_FL2VA, &error);
   g_autoptr (H3AudioVae) alone =

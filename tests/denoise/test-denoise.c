@@ -7,8 +7,10 @@
 
 #include <math.h>
 
-#define STEP_TOLERANCE 1e-5
-#define FINAL_TOLERANCE 1e-4
+#define STEP_TOLERANCE h3_test_tolerance (1e-5, 1.5e-2)
+#define FINAL_TOLERANCE h3_test_tolerance (1e-4, 8e-3)
+/* eight steps rather than four */
+#define DEMO_TOLERANCE h3_test_tolerance (1e-4, 1.2e-2)
 #define SHIFT_V 12
 #define SHIFT_A 3
 
@@ -202,12 +204,14 @@ check_final (const Result *result, const Case *c)
       h3_test_golden (c->file, "final_latents", &n_video);
   g_autofree gfloat *audio =
       h3_test_golden (c->file, "final_audio_latents", &n_audio);
+  gdouble tolerance =
+      g_str_has_prefix (c->file, "demo/") ? DEMO_TOLERANCE : FINAL_TOLERANCE;
 
   g_assert_cmpuint (result->n_video, ==, n_video);
   g_assert_cmpuint (result->n_audio, ==, n_audio);
   g_test_message ("%s: final latents", c->file);
-  h3_test_assert_close (result->video, video, n_video, FINAL_TOLERANCE);
-  h3_test_assert_close (result->audio, audio, n_audio, FINAL_TOLERANCE);
+  h3_test_assert_close (result->video, video, n_video, tolerance);
+  h3_test_assert_close (result->audio, audio, n_audio, tolerance);
 }
 
 static void
@@ -221,7 +225,7 @@ check_golden (const Case *c, const gchar *checkpoint,
   Run r = { .c = c, .tap = &taps.tap };
 
   h3_test_device_init (&d, 2);
-  h3_test_taps_init (&taps);
+  h3_test_taps_init (&taps, d.stream);
   transformer = h3_test_load (checkpoint, d.device);
   run_ok (&r, transformer, &d, &result);
   check (&taps, c);
@@ -400,7 +404,7 @@ test_res_multistep (void)
 
   g_assert_no_error (error);
   h3_test_device_init (&d, 2);
-  h3_test_taps_init (&taps);
+  h3_test_taps_init (&taps, d.stream);
   transformer = h3_test_load (h3_test_tiny_dir (), d.device);
   run_ok (&r, transformer, &d, &result);
   check_res_track (&taps, s->sigma_v, s->sigma_v, 4, 1, "latents_in",
@@ -446,11 +450,24 @@ test_cancel (void)
 }
 
 /* A tap that breaks the state in one step. */
+typedef struct {
+  const gchar *where;
+  H3Stream *stream;
+} Poison;
+
 static void
 poison (const gchar *name, const H3Tensor *value, gpointer user_data)
 {
-  if (g_str_equal (name, user_data))
-    ((gfloat *) value->data)[3] = INFINITY;
+  const Poison *p = user_data;
+  const gint64 one = 1;
+  const gfloat infinity = INFINITY;
+  g_autoptr (H3Tensor) element = NULL;
+
+  if (!g_str_equal (name, p->where))
+    return;
+  element = h3_tensor_view ((H3Tensor *) value, 3, 1, &one);
+  h3_upload (p->stream, element, &infinity);
+  g_assert_true (h3_stream_synchronize (p->stream, NULL));
 }
 
 static void
@@ -459,7 +476,8 @@ check_poison (H3Transformer *transformer, const H3TestDevice *d,
 {
   g_autoptr (GError) error = NULL;
   g_auto (Result) result = { 0 };
-  H3Tap tap = { poison, (gpointer) where };
+  Poison p = { where, d->stream };
+  H3Tap tap = { poison, &p };
   Run r = { .c = &tiny, .tap = &tap };
 
   g_assert_false (run (&r, transformer, d, &result, &error));

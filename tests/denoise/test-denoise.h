@@ -2,7 +2,7 @@
 /* The parts of the two test programs of this folder. */
 #pragma once
 
-#include "h3-test.h"
+#include "h3-test-device.h"
 
 #include "model/denoise/transformer.h"
 
@@ -20,7 +20,7 @@ void h3_test_add_transformer (void);
 void h3_test_add_denoise (void);
 void h3_test_add_checkpoint_errors (void);
 
-/* A CPU device and a stream on it. */
+/* A device and a stream on it; @threads of the CPU. */
 typedef struct {
   H3Device *device;
   H3Stream *stream;
@@ -39,10 +39,12 @@ H3Tensor *h3_test_matrix (H3Device *device, const gfloat *values, gint64 rows,
 /* Keeps what a tap shows: name -> values. */
 typedef struct {
   H3Tap tap;
+  H3Stream *stream;
   GHashTable *seen; /* gchar * -> GArray of gfloat */
 } H3TestTaps;
 
-void h3_test_taps_init (H3TestTaps *taps);
+/* @stream: what computes the values; outlives the taps. */
+void h3_test_taps_init (H3TestTaps *taps, H3Stream *stream);
 void h3_test_taps_clear (H3TestTaps *taps);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (H3TestTaps, h3_test_taps_clear)
 /* The values shown as @name, @n of them; the test fails when there are none. */

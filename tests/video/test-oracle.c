@@ -6,6 +6,7 @@
 
 #include "fill-model.h"
 #include "test-video.h"
+#include "tests/tools/h3-test-device.h"
 
 typedef struct {
   gint at[4]; /* channel, time, row, column */
@@ -33,9 +34,10 @@ assert_clip (const Clip *clip, const gint shape[3], const Expected *expected)
   }
   g_test_message ("sum %.3f (%.3f), sum of magnitudes %.3f (%.3f)", sum,
       expected->sum, sum_abs, expected->sum_abs);
-  g_assert_cmpfloat_with_epsilon (sum, expected->sum, 1e-6 * expected->sum_abs);
+  g_assert_cmpfloat_with_epsilon (sum, expected->sum,
+      h3_test_tolerance (1e-6, 1e-3) * expected->sum_abs);
   g_assert_cmpfloat_with_epsilon (sum_abs, expected->sum_abs,
-      1e-6 * expected->sum_abs);
+      h3_test_tolerance (1e-6, 1e-3) * expected->sum_abs);
   for (guint i = 0; i < G_N_ELEMENTS (expected->samples); i++) {
     const Sample *s = &expected->samples[i];
 
@@ -43,7 +45,7 @@ assert_clip (const Clip *clip, const gint shape[3], const Expected *expected)
       break;
     g_assert_cmpfloat_with_epsilon (clip_at (clip, s->at[0], s->at[1], s->at[2],
                                         s->at[3]),
-        s->value, 2e-5);
+        s->value, h3_test_tolerance (2e-5, 1e-2));
   }
 }
 
@@ -217,7 +219,8 @@ test_composited (void)
   assert_clip (clip, (const gint[]){ 39, 40, 72 }, &expected);
   for (gint i = 0; i < 3 * 39 * 40 * 72; i++)
     largest = MAX (largest, fabs (clip->pixels[i] - raw->pixels[i]));
-  g_assert_cmpfloat_with_epsilon (largest, 0.652139, 1e-4);
+  g_assert_cmpfloat_with_epsilon (largest, 0.652139,
+      h3_test_tolerance (1e-4, 1e-2));
 }
 
 static void
@@ -253,9 +256,9 @@ assert_rgb_sums (const H3VideoVae *vae, const Clip *clip, gdouble rounded,
   g_autofree guint8 *trunc_rgb = test_clip_rgb (vae, clip, H3_QUANTIZE_TRUNC);
 
   g_assert_cmpfloat_with_epsilon (sum_bytes (rint_rgb, n), rounded,
-      1e-5 * rounded);
+      h3_test_tolerance (1e-5, 1e-3) * rounded);
   g_assert_cmpfloat_with_epsilon (sum_bytes (trunc_rgb, n), truncated,
-      1e-5 * truncated);
+      h3_test_tolerance (1e-5, 1e-3) * truncated);
 }
 
 static void
@@ -269,6 +272,8 @@ test_rgb (void)
   const guint8 *pixel = rgb + ((20 * 40 + 20) * 72 + 30) * 3;
 
   assert_rgb_sums (vae, clip, 38126689, 37963940);
+  if (h3_test_on_gpu ())
+    return; /* a code may be the next one */
   g_assert_cmpmem (rgb, 3, ((const guint8[]){ 190, 220, 181 }), 3);
   g_assert_cmpmem (pixel, 3, ((const guint8[]){ 158, 176, 102 }), 3);
 }

@@ -4,7 +4,7 @@
 
 #include "model/video/video-vae.h"
 
-/* The CPU, one for all tests. */
+/* One for all tests. */
 H3Device *test_device (void);
 
 H3VideoVae *test_load (const gchar *path, GError **error);
