@@ -27,13 +27,13 @@ rms_norm (TY *y, const TX *x, const float *weight, float eps,
 
 #pragma unroll
   for (int k = 0; k < KEPT; k++) {
-    int i = (k * THREADS + threadIdx.x) * 8;
+    int i = (k * blockDim.x + threadIdx.x) * 8;
     if (i < cols)
       load8 (x + row * cols + i, v[k]);
   }
 #pragma unroll
   for (int k = 0; k < KEPT; k++)
-    if ((k * THREADS + threadIdx.x) * 8 < cols)
+    if ((k * blockDim.x + threadIdx.x) * 8 < cols)
 #pragma unroll
       for (int j = 0; j < 8; j++)
         sum += v[k][j] * v[k][j];
@@ -42,7 +42,7 @@ rms_norm (TY *y, const TX *x, const float *weight, float eps,
 
 #pragma unroll
   for (int k = 0; k < KEPT; k++) {
-    int i = (k * THREADS + threadIdx.x) * 8;
+    int i = (k * blockDim.x + threadIdx.x) * 8;
     float w[8], s[8], b[8];
     if (i >= cols)
       continue;
@@ -92,6 +92,10 @@ h3_cuda_rms_norm (H3CudaStreamHandle stream, const H3RmsNormArgs *a)
   gint64 rows = h3_tensor_rows (a->x), cols = h3_tensor_cols (a->x);
   const float *w = (const float *) a->weight->data;
   Modulation m = {};
+  /* as few threads as have the row in as few groups: 5376 are 224 by 3 by 8 */
+  int groups = (int) MIN (cols / 8, THREADS * KEPT);
+  int each = (groups + THREADS - 1) / THREADS;
+  int threads = (groups / MAX (each, 1) + H3_WARP - 1) / H3_WARP * H3_WARP;
   bool fast;
 
   if (rows == 0 || cols == 0)
@@ -104,11 +108,11 @@ h3_cuda_rms_norm (H3CudaStreamHandle stream, const H3RmsNormArgs *a)
     m.shift = a->shift;
     m.scale = a->scale;
   }
-  fast = cols <= THREADS * 8 * KEPT &&
+  fast = cols <= (gint64) threads * 8 * KEPT && threads <= THREADS &&
       whole (cols, a->x->data, a->y->data, w, m.table);
   H3_WITH_TYPE (a->y->dtype, TY, H3_WITH_TYPE (a->x->dtype, TX,
       if (fast)
-        rms_norm<<<rows, THREADS, 0, stream>>> ((TY *) a->y->data,
+        rms_norm<<<rows, threads, 0, stream>>> ((TY *) a->y->data,
             (const TX *) a->x->data, w, a->eps, m, cols);
       else
         rms_norm_any<<<rows, THREADS, 0, stream>>> ((TY *) a->y->data,

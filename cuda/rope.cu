@@ -15,54 +15,56 @@ typedef struct {
   int heads, kv_heads, dim, rot;
 } Job;
 
-/* Each lane has V neighbours of the head; the partners of a rotation, rot apart,
- * are the same elements of another lane. */
-template <typename T, int V> struct alignas (sizeof (T) * V) Pack {
-  T v[V];
-};
-
-template <typename T, int V>
+/* Heads of 64 or 128, LANES lanes a head, each with eight neighbours: the
+ * partners of a rotation, rot apart, are the same elements of another lane. */
+template <typename T, int LANES>
 __global__ void __launch_bounds__ (WARPS * H3_WARP)
 qk_norm_rope (T *qkv, const __grid_constant__ Job j)
 {
+  constexpr int AT_ONCE = H3_WARP / LANES;
   gint64 row = blockIdx.x;
-  int warp = threadIdx.x / H3_WARP, lane = threadIdx.x % H3_WARP;
-  int total = j.heads + 2 * j.kv_heads, apart = j.rot / V;
+  int warp = threadIdx.x / H3_WARP, lane = threadIdx.x % LANES;
+  int sub = threadIdx.x % H3_WARP / LANES;
+  int total = j.heads + 2 * j.kv_heads, n = j.heads + j.kv_heads;
+  int apart = j.rot / 8, partner = lane;
   bool low = lane < apart, rotates = lane < 2 * apart;
-  float c[V] = {}, s[V] = {}, wq[V], wk[V];
+  float c[8], s[8], wq[8], wk[8];
 
 #pragma unroll
-  for (int i = 0; i < V; i++) {
-    int at = lane * V + i;
-    if (rotates) {
-      gint64 entry = row % j.table_rows * j.rot + (low ? at : at - j.rot);
-      c[i] = j.cosines[entry];
-      s[i] = low ? -j.sines[entry] : j.sines[entry];
-    }
-    wq[i] = j.q_norm ? j.q_norm[at] : 1.0f;
-    wk[i] = j.q_norm ? j.k_norm[at] : 1.0f;
+  for (int i = 0; i < 8; i++)
+    wq[i] = wk[i] = 1.0f;
+  if (j.q_norm) {
+    load8 (j.q_norm + lane * 8, wq);
+    load8 (j.k_norm + lane * 8, wk);
   }
-#pragma unroll 2
-  for (int h = blockIdx.y * WARPS + warp; h < j.heads + j.kv_heads;
-       h += gridDim.y * WARPS) {
-    Pack<T, V> *at = reinterpret_cast<Pack<T, V> *> (
-        qkv + (row * total + h) * (V * H3_WARP)) + lane;
-    Pack<T, V> p = *at;
-    float v[V], sum = 0.0f;
+  if (rotates) {
+    gint64 entry = row % j.table_rows * j.rot + (low ? lane : lane - apart) * 8;
+    load8 (j.cosines + entry, c);
+    load8 (j.sines + entry, s);
+    partner = low ? lane + apart : lane - apart;
+  }
+  for (int first = warp * AT_ONCE; first < n; first += WARPS * AT_ONCE) {
+    int h = min (first + sub, n - 1); /* the last one again, not stored */
+    T *x = qkv + (row * total + h) * (LANES * 8) + lane * 8;
+    float v[8], sum = 0.0f;
 
+    load8 (x, v);
 #pragma unroll
-    for (int i = 0; i < V; i++) {
-      v[i] = to_float (p.v[i]);
+    for (int i = 0; i < 8; i++)
       sum += v[i] * v[i];
-    }
-    float rstd = rsqrtf (warp_sum (sum) / (V * H3_WARP) + j.eps);
 #pragma unroll
-    for (int i = 0; i < V; i++) {
+    for (int i = LANES / 2; i; i /= 2)
+      sum += __shfl_xor_sync (~0u, sum, i);
+    float rstd = rsqrtf (sum / (LANES * 8) + j.eps);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
       v[i] = rounded<T> (v[i] * rstd * (h < j.heads ? wq[i] : wk[i]));
-      float other = __shfl_sync (~0u, v[i], low ? lane + apart : lane - apart);
-      p.v[i] = from_float<T> (rotates ? v[i] * c[i] + other * s[i] : v[i]);
+      float other = __shfl_sync (~0u, v[i], partner, LANES);
+      if (rotates)
+        v[i] = low ? v[i] * c[i] - other * s[i] : v[i] * c[i] + other * s[i];
     }
-    *at = p;
+    if (first + sub < n)
+      store8 (x, v);
   }
 }
 
@@ -110,24 +112,17 @@ static cudaError_t
 launch (H3CudaStreamHandle stream, T *qkv, gint64 rows, const Job &j)
 {
   int blocks = (j.heads + j.kv_heads + WARPS - 1) / WARPS;
-  dim3 grid (rows, MIN (blocks, 4));
-  int v = j.dim / H3_WARP;
+  bool fast = (j.dim == 64 || j.dim == 128) &&
+      whole (j.rot, qkv, j.q_norm, j.k_norm, j.cosines) &&
+      aligned16 (j.sines);
 
-  if (!aligned16 (qkv) || j.dim % H3_WARP || v > 4 || v == 3 || j.rot % v)
-    v = 0;
-  switch (v) {
-    case 1:
-      qk_norm_rope<T, 1><<<grid, WARPS * H3_WARP, 0, stream>>> (qkv, j);
-      break;
-    case 2:
-      qk_norm_rope<T, 2><<<grid, WARPS * H3_WARP, 0, stream>>> (qkv, j);
-      break;
-    case 4:
-      qk_norm_rope<T, 4><<<grid, WARPS * H3_WARP, 0, stream>>> (qkv, j);
-      break;
-    default:
-      qk_norm_rope_any<T><<<grid, WARPS * H3_WARP, 0, stream>>> (qkv, j);
-  }
+  if (fast && j.dim == 64)
+    qk_norm_rope<T, 8><<<rows, WARPS * H3_WARP, 0, stream>>> (qkv, j);
+  else if (fast)
+    qk_norm_rope<T, 16><<<rows, WARPS * H3_WARP, 0, stream>>> (qkv, j);
+  else
+    qk_norm_rope_any<T><<<dim3 (rows, MIN (blocks, 4)), WARPS * H3_WARP, 0,
+        stream>>> (qkv, j);
   return cudaGetLastError ();
 }
 

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "model/audio/audio-private.h"
+#include "model/denoise/transformer-private.h"
+#include "model/text/text-layers.h"
+#include "model/video/video-private.h"
+#include "tests/bench/h3-bench.h"
+
+/* Numbers are made on the host once, and repeated: so many of them that no
+ * cache holds them. */
+#define POOL ((gint64) 1 << 24)
+
+struct _Filler {
+  H3Device *device;
+  H3Stream *stream;
+  gfloat *host;   /* [POOL] uniform, of deviation 1 */
+  H3Tensor *unit; /* the same on the device */
+  gint64 next;
+};
+
+#define DIMS(...)                                                              \
+  G_N_ELEMENTS (((gint64[]){ __VA_ARGS__ })), (gint64[])                       \
+  {                                                                            \
+    __VA_ARGS__                                                                \
+  }
+
+static void
+stop (GError *error)
+{
+  fprintf (stderr, "h3-bench: %s\n", error->message);
+  exit (1);
+}
+
+static H3Tensor *
+new_tensor (Filler *f, H3DType dtype, guint rank, const gint64 *shape)
+{
+  GError *error = NULL;
+  H3Tensor *tensor = h3_tensor_new (f->device, dtype, rank, shape, &error);
+
+  if (!tensor)
+    stop (error);
+  return tensor;
+}
+
+Filler *
+filler_new (H3Device *device)
+{
+  Filler *f = g_new0 (Filler, 1);
+  guint64 x = 88172645463325252;
+  GError *error = NULL;
+
+  f->device = device;
+  f->stream = h3_stream_new (device, &error);
+  if (!f->stream)
+    stop (error);
+  f->host = g_new (gfloat, POOL);
+  for (gint64 i = 0; i < POOL; i++) {
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    f->host[i] = ((gfloat) (x >> 40) * 0x1p-23f - 1) * 1.7320508f;
+  }
+  f->unit = new_tensor (f, H3_DTYPE_F32, DIMS (POOL));
+  h3_upload (f->stream, f->unit, f->host);
+  return f;
+}
+
+void
+filler_free (Filler *f)
+{
+  h3_tensor_unref (f->unit);
+  h3_stream_free (f->stream);
+  g_free (f->host);
+  g_free (f);
+}
+
+/* A small one, through the host. */
+static void
+fill_vector (Filler *f, H3Tensor *tensor, gdouble deviation, gdouble mean)
+{
+  gint64 n = h3_tensor_size (tensor);
+  g_autofree gfloat *values = g_new (gfloat, n);
+
+  for (gint64 i = 0; i < n; i++)
+    values[i] = mean + deviation * f->host[(f->next + i) % POOL];
+  h3_upload (f->stream, tensor, values);
+  h3_stream_synchronize (f->stream, NULL);
+}
+
+/* A large one: scaled on the device, piece by piece. */
+static void
+fill_matrix (Filler *f, H3Tensor *tensor, gdouble deviation)
+{
+  gint64 n = h3_tensor_size (tensor), size = MIN (POOL, n);
+  g_autoptr (H3Tensor) scaled = new_tensor (f, H3_DTYPE_F32, DIMS (size));
+  g_autoptr (H3Tensor) unit = h3_tensor_view (f->unit, 0, DIMS (size));
+
+  h3_scale (f->stream, scaled, unit, deviation);
+  for (gint64 first = 0; first < n; first += size) {
+    gint64 part = MIN (size, n - first);
+    g_autoptr (H3Tensor) to = h3_tensor_view (tensor, first, DIMS (part));
+    g_autoptr (H3Tensor) from = h3_tensor_view (scaled, 0, DIMS (part));
+
+    h3_copy (f->stream, to, from);
+  }
+}
+
+H3Tensor *
+filler_tensor (Filler *f, H3DType dtype, gdouble deviation, gdouble mean,
+    guint rank, const gint64 *shape)
+{
+  H3Tensor *tensor = new_tensor (f, dtype, rank, shape);
+  GError *error = NULL;
+
+  if (dtype == H3_DTYPE_F32 && h3_tensor_size (tensor) < (1 << 20))
+    fill_vector (f, tensor, deviation, mean);
+  else
+    fill_matrix (f, tensor, deviation);
+  f->next += 7919;
+  if (!h3_stream_synchronize (f->stream, &error))
+    stop (error);
+  return tensor;
+}
+
+/* Keeps the size of what goes through it. */
+static H3Weight *
+weight (Filler *f, H3DType dtype, gint64 rows, gint64 cols)
+{
+  return h3_weight_new_plain (
+      filler_tensor (f, dtype, 1 / sqrt (cols), 0, DIMS (rows, cols)));
+}
+
+static H3Tensor *
+gain (Filler *f, gint64 n)
+{
+  return filler_tensor (f, H3_DTYPE_F32, 0.1, 1, DIMS (n));
+}
+
+static H3Tensor *
+bias (Filler *f, gint64 n)
+{
+  return filler_tensor (f, H3_DTYPE_F32, 0.1, 0, DIMS (n));
+}
+
+/* denoiser.md 1 */
+static const H3TransformerConfig transformer_config = { .hidden = 5376,
+  .layers = 50,
+  .refiner_layers = 2,
+  .heads = 56,
+  .head_dim = 128,
+  .ffn = 14336,
+  .video_channels = 24,
+  .audio_channels = 32,
+  .text_dim = 5120,
+  .freq_dim = 256,
+  .time_hidden = 5376,
+  .time_dim = 2688,
+  .rope_freqs = 16,
+  .rope_theta = 10000,
+  .norm_eps = 1e-5,
+  .qk_norm_eps = 1e-5,
+  .final_norm_eps = 1e-5 };
+
+static void
+fill_block (Filler *f, const H3TransformerConfig *c, gboolean adaln, H3Block *b)
+{
+  gint64 inner = (gint64) c->heads * c->head_dim, h = c->hidden;
+
+  b->norm1 = gain (f, h);
+  b->norm2 = gain (f, h);
+  b->q_norm = gain (f, c->head_dim);
+  b->k_norm = gain (f, c->head_dim);
+  b->qkv = weight (f, H3_DTYPE_BF16, 3 * inner, h);
+  b->out = weight (f, H3_DTYPE_BF16, h, inner);
+  b->fc1 = weight (f, H3_DTYPE_BF16, 2 * (gint64) c->ffn, h);
+  b->fc2 = weight (f, H3_DTYPE_BF16, h, c->ffn);
+  if (adaln) {
+    b->adaln = weight (f, H3_DTYPE_BF16, H3_ADALN_ROWS * h, c->time_dim);
+    b->adaln_bias = bias (f, H3_ADALN_ROWS * h);
+  }
+}
+
+H3Transformer *
+bench_transformer_new (Filler *f, gint layers)
+{
+  H3Transformer *t = g_new0 (H3Transformer, 1);
+  H3TransformerConfig *c = &t->config;
+
+  g_atomic_ref_count_init (&t->refcount);
+  t->device = h3_device_ref (f->device);
+  *c = transformer_config;
+  if (layers > 0)
+    c->layers = layers;
+  t->video_in = weight (f, H3_DTYPE_F32, c->hidden, 4 * c->video_channels);
+  t->video_in_bias = bias (f, c->hidden);
+  t->audio_in = weight (f, H3_DTYPE_F32, c->hidden, c->audio_channels);
+  t->audio_in_bias = bias (f, c->hidden);
+  t->condition = weight (f, H3_DTYPE_BF16, c->hidden, c->text_dim);
+  t->condition_bias = bias (f, c->hidden);
+  t->time_in = weight (f, H3_DTYPE_F32, c->time_hidden, c->freq_dim);
+  t->time_in_bias = bias (f, c->time_hidden);
+  t->time_out = weight (f, H3_DTYPE_F32, c->time_dim, c->time_hidden);
+  t->time_out_bias = bias (f, c->time_dim);
+  t->refiner = g_new0 (H3Block, c->refiner_layers);
+  for (gint i = 0; i < c->refiner_layers; i++)
+    fill_block (f, c, FALSE, &t->refiner[i]);
+  t->refiner_norm = gain (f, c->hidden);
+  t->blocks = g_new0 (H3Block, c->layers);
+  for (gint i = 0; i < c->layers; i++)
+    fill_block (f, c, TRUE, &t->blocks[i]);
+  t->final_norm = gain (f, c->hidden);
+  t->final_adaln = weight (f, H3_DTYPE_BF16,
+      H3_N_FINAL_ADALN * (gint64) c->hidden, c->time_dim);
+  t->final_adaln_bias = bias (f, H3_N_FINAL_ADALN * (gint64) c->hidden);
+  t->video_out = weight (f, H3_DTYPE_F32, 4 * c->video_channels, c->hidden);
+  t->video_out_bias = bias (f, 4 * c->video_channels);
+  t->audio_out = weight (f, H3_DTYPE_F32, c->audio_channels, c->hidden);
+  t->audio_out_bias = bias (f, c->audio_channels);
+  return t;
+}
+
+/* text-encoder.md 6 */
+H3TextModel *
+bench_text_model_new (Filler *f)
+{
+  H3TextModel *m = g_new0 (H3TextModel, 1);
+  H3TextConfig *c = &m->config;
+
+  g_atomic_ref_count_init (&m->refcount);
+  *c = (H3TextConfig){ .hidden = 5120,
+    .layers = 64,
+    .heads = 64,
+    .kv_heads = 8,
+    .head_dim = 128,
+    .ffn = 25600,
+    .vocab = 151936,
+    .max_positions = 262144,
+    .mrope_section = { 24, 20, 20 },
+    .rms_eps = 1e-6,
+    .rope_theta = 5e6 };
+  m->embed_tokens = weight (f, H3_DTYPE_BF16, c->vocab, c->hidden);
+  for (guint i = 0; i < H3_TEXT_LAYERS; i++) {
+    H3TextLayer *l = &m->layers[i];
+
+    l->input_norm = gain (f, c->hidden);
+    l->post_norm = gain (f, c->hidden);
+    l->q_norm = gain (f, c->head_dim);
+    l->k_norm = gain (f, c->head_dim);
+    l->qkv = weight (f, H3_DTYPE_BF16,
+        (gint64) (c->heads + 2 * c->kv_heads) * c->head_dim, c->hidden);
+    l->o = weight (f, H3_DTYPE_BF16, c->hidden, c->heads * c->head_dim);
+    l->gate_up = weight (f, H3_DTYPE_BF16, 2 * (gint64) c->ffn, c->hidden);
+    l->down = weight (f, H3_DTYPE_BF16, c->hidden, c->ffn);
+  }
+  return m;
+}
+
+static H3VideoLinear
+video_linear (Filler *f, H3DType dtype, gint64 rows, gint64 cols)
+{
+  return (H3VideoLinear){ weight (f, dtype, rows, cols), bias (f, rows) };
+}
+
+/* video-vae.md 1 */
+H3VideoVae *
+bench_video_vae_new (Filler *f, gint layers)
+{
+  H3VideoVae *v = g_new0 (H3VideoVae, 1);
+  H3VideoVaeConfig *c = &v->config;
+  H3DType narrow = f->device->vae_dtype;
+  gint64 dim = 2048;
+
+  g_atomic_ref_count_init (&v->refcount);
+  *c = (H3VideoVaeConfig){ .channels = 24,
+    .layers = layers > 0 ? layers : 36,
+    .heads = 32,
+    .head_dim = 64,
+    .registers = 4,
+    .ffn = 8192,
+    .ratio = 16,
+    .ratio_t = 4,
+    .clip_length = 17,
+    .token_drop = 3,
+    .tile = 256,
+    .min_overlap = 64,
+    .rope_theta = 100,
+    .rope_ratio = 0.75,
+    .eps = 1e-5,
+    .pixel_mean = { 0.485f, 0.456f, 0.406f },
+    .pixel_std = { 0.229f, 0.224f, 0.225f } };
+  v->latents_mean = bias (f, c->channels);
+  v->latents_std = gain (f, c->channels);
+  v->post_quant = video_linear (f, narrow, c->channels, c->channels);
+  v->x_embedder = video_linear (f, H3_DTYPE_F32, dim, c->channels);
+  v->registers = bias (f, c->registers * dim);
+  v->blocks = g_new0 (H3VideoBlock, c->layers);
+  for (gint i = 0; i < c->layers; i++) {
+    H3VideoBlock *b = &v->blocks[i];
+
+    b->norm1 = gain (f, dim);
+    b->norm2 = gain (f, dim);
+    b->scale1 = bias (f, dim);
+    b->scale2 = bias (f, dim);
+    b->qkv = video_linear (f, narrow, 3 * dim, dim);
+    b->out = video_linear (f, narrow, dim, dim);
+    b->w1 = video_linear (f, narrow, 2 * c->ffn, dim);
+    b->w2 = video_linear (f, narrow, dim, c->ffn);
+  }
+  v->norm_out_weight = gain (f, dim);
+  v->norm_out_bias = bias (f, dim);
+  v->proj_out = video_linear (f, H3_DTYPE_F32, h3_video_patch (c), dim);
+  return v;
+}
+
+static H3AudioConv
+audio_conv (Filler *f, gint64 a, gint64 b, gint64 taps, gint64 fan_in,
+    gint64 n_bias)
+{
+  return (H3AudioConv){ h3_weight_new_plain (filler_tensor (f, H3_DTYPE_F32,
+                            1 / sqrt (fan_in), 0, DIMS (a, b, taps))),
+    n_bias ? bias (f, n_bias) : NULL };
+}
+
+static H3AudioActivation
+audio_activation (Filler *f, gint64 channels)
+{
+  H3AudioActivation a = { gain (f, channels), gain (f, channels),
+    new_tensor (f, H3_DTYPE_F32, DIMS (H3_AUDIO_TAPS)), NULL };
+
+  h3_upload (f->stream, a.up_filter, h3_audio_default_filter ());
+  h3_stream_synchronize (f->stream, NULL);
+  a.down_filter = h3_tensor_ref (a.up_filter);
+  return a;
+}
+
+/* audio-vae.md 1, 5 */
+H3AudioVae *
+bench_audio_vae_new (Filler *f)
+{
+  static const gint rates[] = { 5, 5, 2, 2, 2, 2, 2 };
+  static const gint kernels[] = { 9, 9, 4, 4, 4, 4, 4 };
+  static const gint taps[] = { 3, 7, 11 }, dilations[] = { 1, 3, 5 };
+  H3AudioVae *v = g_new0 (H3AudioVae, 1);
+  H3AudioVaeConfig *c = &v->config;
+  GError *error = NULL;
+
+  g_atomic_ref_count_init (&v->refcount);
+  c->channels = 32;
+  c->latent_dim = 2048;
+  c->decoder_dim = 1024;
+  c->n_stages = G_N_ELEMENTS (rates);
+  c->n_kernels = c->n_dilations = 3;
+  c->rate = 32000;
+  for (gint i = 0; i < c->n_stages; i++) {
+    c->rates[i] = rates[i];
+    c->kernels[i] = kernels[i];
+  }
+  for (gint j = 0; j < 3; j++) {
+    c->resblock_kernels[j] = taps[j];
+    for (gint q = 0; q < 3; q++)
+      c->dilations[j][q] = dilations[q];
+  }
+  h3_audio_config_release_stats (c);
+  if (!h3_audio_config_complete (c, "h3-bench", &error))
+    stop (error);
+  v->dec_in_proj = audio_conv (f, 2048, 32, 1, 32, 2048);
+  v->conv_pre = audio_conv (f, 1024, 2048, 7, 7 * 2048, 1024);
+  for (gint i = 0; i < c->n_stages; i++) {
+    gint64 n = h3_audio_stage_channels (c, i);
+
+    v->ups[i] =
+        audio_conv (f, 2 * n, n, kernels[i], 2 * n * kernels[i] / rates[i], n);
+    for (gint j = 0; j < 3; j++) {
+      H3AudioBlock *b = &v->blocks[3 * i + j];
+
+      for (gint q = 0; q < 3; q++) {
+        b->convs1[q] = audio_conv (f, n, n, taps[j], n * taps[j], n);
+        b->convs2[q] = audio_conv (f, n, n, taps[j], n * taps[j], n);
+        b->activations[2 * q] = audio_activation (f, n);
+        b->activations[2 * q + 1] = audio_activation (f, n);
+      }
+    }
+  }
+  v->activation_post = audio_activation (f, 8);
+  v->conv_post = audio_conv (f, 1, 8, 7, 56, 0);
+  return v;
+}

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* How long the released models take on a GPU: their geometry, random weights
+ * made in device memory, no files.
+ *   h3-bench [--reps N] [--layers N] [--only PART] [--pytorch]
+ * A line per part: median and range of N runs, TFLOP/s, the share of what a
+ * large matrix product reaches on this GPU, and the memory in use. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/h3-cuda.h"
+#include "model/denoise/geometry.h"
+#include "tests/bench/h3-bench.h"
+
+static gint n_reps = 5, layers;
+static gchar *only, *pytorch;
+
+static const GOptionEntry options[] = {
+  { "reps", 'r', 0, G_OPTION_ARG_INT, &n_reps, "timed runs of each part", "N" },
+  { "layers", 'l', 0, G_OPTION_ARG_INT, &layers,
+      "of transformer and video decoder, for a quick look", "N" },
+  { "only", 'o', 0, G_OPTION_ARG_STRING, &only,
+      "matmul, ops, transformer, text, video or audio", "PART" },
+  { "pytorch", 'p', 0, G_OPTION_ARG_FILENAME, &pytorch,
+      "then run this script, which measures the same shapes", "SCRIPT" },
+  { NULL }
+};
+
+/* TRUE, or ends the program. */
+static void
+must (gboolean ok, GError *error)
+{
+  if (ok)
+    return;
+  fprintf (stderr, "h3-bench: %s\n", error ? error->message : "failed");
+  exit (1);
+}
+
+static void
+synchronize (Bench *b)
+{
+  GError *error = NULL;
+
+  must (h3_stream_synchronize (b->stream, &error), error);
+}
+
+static gboolean
+wanted (const gchar *part)
+{
+  return !only || g_str_equal (only, part);
+}
+
+static gint
+compare (gconstpointer a, gconstpointer b)
+{
+  gdouble x = *(const gdouble *) a, y = *(const gdouble *) b;
+
+  return (x > y) - (x < y);
+}
+
+gdouble
+bench_measure (Bench *b, const gchar *what, gdouble flop, BenchRun run,
+    gpointer data)
+{
+  gint reps = b->reps;
+  g_autofree gdouble *ms = g_new (gdouble, reps);
+  guint64 free_bytes, total;
+  gdouble rate;
+
+  run (b, data);
+  synchronize (b);
+  for (gint i = 0; i < reps; i++) {
+    gint64 start = g_get_monotonic_time ();
+
+    run (b, data);
+    synchronize (b);
+    ms[i] = (g_get_monotonic_time () - start) / 1e3;
+  }
+  qsort (ms, reps, sizeof *ms, compare);
+  b->device->ops->memory_info (b->device, &free_bytes, &total);
+  rate = flop / ms[reps / 2] * 1e3;
+  printf ("%-48s %9.3f ms  (%.3f .. %.3f)", what, ms[reps / 2], ms[0],
+      ms[reps - 1]);
+  if (flop > 0)
+    printf ("  %6.1f TFLOP/s", rate / 1e12);
+  if (flop > 0 && b->ceiling > 0)
+    printf ("  %3.0f %%", 100 * rate / b->ceiling);
+  printf ("  %6.1f GB in use\n", (total - free_bytes) / 1e9);
+  fflush (stdout);
+  return ms[reps / 2] / 1e3;
+}
+
+/* --- the ceiling --- */
+
+static void
+run_linear (Bench *b, gpointer data)
+{
+  for (gint i = 0; i < 10; i++)
+    h3_linear (b->stream, data);
+}
+
+static void
+bench_matmul (Bench *b)
+{
+  const gint64 n = 8192, shape[] = { n, n };
+  const gdouble flop = 20.0 * n * n * n;
+  g_autoptr (H3Tensor) x =
+      filler_tensor (b->filler, H3_DTYPE_BF16, 1, 0, 2, shape);
+  g_autoptr (H3Tensor) y =
+      filler_tensor (b->filler, H3_DTYPE_BF16, 1, 0, 2, shape);
+  g_autoptr (H3Weight) w = h3_weight_new_plain (
+      filler_tensor (b->filler, H3_DTYPE_BF16, 1, 0, 2, shape));
+  H3LinearArgs args = { .y = y, .x = x, .weight = w };
+
+  b->ceiling =
+      flop / bench_measure (b, "matrix products, 10 x 8192^3, bfloat16", flop,
+                 run_linear, &args);
+}
+
+/* --- the transformer --- */
+
+typedef struct {
+  H3TransformerSession *session;
+  H3Tensor *video, *audio, *video_v, *audio_v;
+} Denoise;
+
+static void
+run_forward (Bench *b, gpointer data)
+{
+  Denoise *d = data;
+  GError *error = NULL;
+
+  must (h3_transformer_forward (d->session, 0, d->video, d->audio, d->video_v,
+            d->audio_v, NULL, NULL, &error),
+      error);
+}
+
+/* denoiser.md 5.2 */
+static gdouble
+forward_flop (const H3TransformerConfig *c, gdouble rows)
+{
+  gdouble inner = (gdouble) c->heads * c->head_dim;
+
+  return c->layers *
+         (2 * rows * (4.0 * inner * c->hidden + 3.0 * c->ffn * c->hidden) +
+             4 * rows * rows * inner);
+}
+
+static void
+bench_canvas (Bench *b, H3Transformer *t, gint width, gint height, gint frames)
+{
+  const H3TransformerConfig *c = h3_transformer_config (t);
+  const gint n_text = 44;
+  const gfloat t_v[] = { 0.25f }, t_a[] = { 0.5f };
+  gint64 text[] = { n_text, c->text_dim };
+  g_autofree gchar *what = NULL;
+  GError *error = NULL;
+  H3Geometry g;
+  H3Packing p = { 0 };
+  g_autoptr (H3Tensor) embeds =
+      filler_tensor (b->filler, H3_DTYPE_BF16, 1, 0, 2, text);
+  Denoise d = { NULL };
+
+  must (h3_geometry_init (&g, width, height, frames, &error) &&
+            h3_packing_t2va (&p, &g, NULL, n_text, &error),
+      error);
+  d.video = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
+      (gint64[]){ p.video_rows, 4 * c->video_channels });
+  d.audio = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
+      (gint64[]){ p.audio_rows, c->audio_channels });
+  d.video_v = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
+      (gint64[]){ p.video_rows, 4 * c->video_channels });
+  d.audio_v = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
+      (gint64[]){ p.audio_rows, c->audio_channels });
+  d.session = h3_transformer_session_new (t, b->stream, &p, embeds, t_v, t_a, 1,
+      NULL, NULL, NULL, NULL, &error);
+  must (d.session != NULL, error);
+  what = g_strdup_printf ("transformer %d x %d x %d, %d rows", width, height,
+      frames, p.rows);
+  bench_measure (b, what, forward_flop (c, p.rows), run_forward, &d);
+  h3_transformer_session_free (d.session);
+  h3_tensor_unref (d.video);
+  h3_tensor_unref (d.audio);
+  h3_tensor_unref (d.video_v);
+  h3_tensor_unref (d.audio_v);
+  h3_packing_clear (&p);
+}
+
+static void
+bench_transformer (Bench *b)
+{
+  g_autoptr (H3Transformer) t = bench_transformer_new (b->filler, layers);
+
+  printf ("transformer, %d of 50 layers\n", h3_transformer_config (t)->layers);
+  bench_canvas (b, t, 1344, 768, 124);
+  bench_canvas (b, t, 960, 544, 124);
+  bench_canvas (b, t, 864, 480, 141);
+  bench_canvas (b, t, 320, 192, 22);
+}
+
+/* --- the text encoder --- */
+
+typedef struct {
+  H3TextModel *model;
+  gint32 *ids;
+  gint n;
+} Encode;
+
+static void
+run_encode (Bench *b, gpointer data)
+{
+  Encode *e = data;
+  GError *error = NULL;
+  g_autoptr (H3Tensor) state = h3_text_model_encode (e->model, b->stream,
+      e->ids, e->n, NULL, NULL, &error);
+
+  must (state != NULL, error);
+}
+
+static void
+bench_text (Bench *b)
+{
+  g_autoptr (H3TextModel) model = bench_text_model_new (b->filler);
+  const H3TextConfig *c = h3_text_model_config (model);
+  gdouble q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+  Encode e = { model, g_new (gint32, 300), 300 };
+
+  for (gint i = 0; i < e.n; i++)
+    e.ids[i] = i * 503 % c->vocab;
+  bench_measure (b, "text encoder, 300 tokens, 50 layers",
+      50 * (2.0 * e.n * c->hidden * (2 * q + 2 * kv + 3.0 * c->ffn) +
+               2.0 * e.n * e.n * q),
+      run_encode, &e);
+  g_free (e.ids);
+}
+
+/* --- the autoencoders --- */
+
+typedef struct {
+  H3VideoDecoder *decoder;
+  H3Tensor *latent;
+  guint8 *picture;
+} Video;
+
+/* Frames included: NV12, in host memory. */
+static void
+run_video (Bench *b, gpointer data)
+{
+  Video *v = data;
+  GError *error = NULL;
+  H3Tensor *pixels;
+  gint first, n;
+
+  must (h3_video_decoder_start (v->decoder, v->latent, &error), error);
+  do {
+    must (h3_video_decoder_next (v->decoder, NULL, NULL, &pixels, &first, &n,
+              &error),
+        error);
+    for (gint i = 0; i < n; i++) {
+      gint w = pixels->shape[3], h = pixels->shape[2];
+
+      h3_emit_picture (b->stream,
+          &(H3EmitPictureArgs){ .picture = { H3_PICTURE_NV12, w, h,
+                                    { v->picture, v->picture + w * h },
+                                    { w, w } },
+              .pixels = pixels,
+              .frame = i,
+              .mean = { 0.485f, 0.456f, 0.406f },
+              .std = { 0.229f, 0.224f, 0.225f } });
+    }
+    synchronize (b);
+  } while (n > 0);
+}
+
+static void
+bench_video (Bench *b)
+{
+  g_autoptr (H3VideoVae) vae = bench_video_vae_new (b->filler, layers);
+  const H3VideoVaeConfig *c = h3_video_vae_config (vae);
+  GError *error = NULL;
+  H3Geometry g;
+  Video v;
+  gdouble rows = 1797, dim = 2048, per_tile;
+
+  must (h3_geometry_init (&g, 1344, 768, 124, &error), error);
+  v.latent = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 4,
+      (gint64[]){ c->channels, g.latent_t, g.latent_h, g.latent_w });
+  v.decoder = h3_video_decoder_new (vae, b->stream, g.latent_h, g.latent_w,
+      H3_COMPOSITION_RAW, &error);
+  must (v.decoder != NULL, error);
+  v.picture = g_malloc (1344 * 768 * 2);
+  printf ("video decoder, %d of 36 layers\n", c->layers);
+  per_tile = c->layers * (2 * rows * dim * (4 * dim + 3 * 8192) +
+                             4 * rows * rows * dim) +
+             2 * rows * dim * 3072;
+  bench_measure (b, "video decoder, 1344 x 768 x 124, 28 x 7 tiles",
+      28 * h3_video_windows (g.latent_t) * per_tile, run_video, &v);
+  h3_video_decoder_free (v.decoder);
+  h3_tensor_unref (v.latent);
+  g_free (v.picture);
+}
+
+typedef struct {
+  H3AudioDecoder *decoder;
+  H3Tensor *latent;
+} Audio;
+
+static void
+run_audio (Bench *b, gpointer data)
+{
+  Audio *a = data;
+  GError *error = NULL;
+  H3Tensor *samples;
+  gint first, n;
+
+  must (h3_audio_decoder_start (a->decoder, a->latent, &error), error);
+  do
+    must (h3_audio_decoder_next (a->decoder, NULL, NULL, &samples, &first, &n,
+              &error),
+        error);
+  while (n > 0);
+}
+
+static void
+bench_audio (Bench *b)
+{
+  g_autoptr (H3AudioVae) vae = bench_audio_vae_new (b->filler);
+  GError *error = NULL;
+  Audio a;
+
+  a.decoder = h3_audio_decoder_new (vae, b->stream, 256, &error);
+  must (a.decoder != NULL, error);
+  a.latent = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 3,
+      (gint64[]){ 2, 32, 207 });
+  bench_measure (b, "audio decoder, 207 latents (5 s), stereo", 0.5e12,
+      run_audio, &a);
+  h3_audio_decoder_free (a.decoder);
+  h3_tensor_unref (a.latent);
+}
+
+static gint
+run_pytorch (void)
+{
+  gchar *argv[] = { "python3", pytorch, NULL };
+  GError *error = NULL;
+  gint status = 0;
+
+  fflush (stdout);
+  if (!g_spawn_sync (NULL, argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL,
+          NULL, &status, &error)) {
+    fprintf (stderr, "h3-bench: %s\n", error->message);
+    return 1;
+  }
+  return status != 0;
+}
+
+int
+main (int argc, char **argv)
+{
+  g_autoptr (GOptionContext) context = g_option_context_new (NULL);
+  GError *error = NULL;
+  Bench b = { NULL };
+
+  g_option_context_add_main_entries (context, options, NULL);
+  must (g_option_context_parse (context, &argc, &argv, &error), error);
+  b.reps = MAX (n_reps, 1);
+  b.device = h3_cuda_open_device (-1, &error);
+  must (b.device != NULL, error);
+  b.stream = h3_stream_new (b.device, &error);
+  must (b.stream != NULL, error);
+  b.filler = filler_new (b.device);
+  printf ("%s, medians of %d\n", b.device->name, b.reps);
+
+  bench_matmul (&b);
+  if (wanted ("ops"))
+    bench_ops (&b);
+  if (wanted ("transformer"))
+    bench_transformer (&b);
+  if (wanted ("text"))
+    bench_text (&b);
+  if (wanted ("video"))
+    bench_video (&b);
+  if (wanted ("audio"))
+    bench_audio (&b);
+
+  filler_free (b.filler);
+  h3_stream_free (b.stream);
+  h3_device_unref (b.device);
+  return pytorch ? run_pytorch () : 0;
+}

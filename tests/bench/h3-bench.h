@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The released models with random weights, made in device memory. */
+#pragma once
+
+#include <stdio.h>
+
+#include "model/audio/audio-vae.h"
+#include "model/denoise/transformer.h"
+#include "model/ops.h"
+#include "model/text/text-model.h"
+#include "model/video/video-vae.h"
+
+G_BEGIN_DECLS
+
+/* Random numbers on a device. */
+typedef struct _Filler Filler;
+
+Filler *filler_new (H3Device *device);
+void filler_free (Filler *filler);
+/* New memory with uniform values of deviation @deviation about @mean. Ends the
+ * program when there is not enough. */
+H3Tensor *filler_tensor (Filler *filler, H3DType dtype, gdouble deviation,
+    gdouble mean, guint rank, const gint64 *shape);
+
+typedef struct {
+  H3Device *device;
+  H3Stream *stream;
+  Filler *filler;
+  gint reps;
+  gdouble ceiling; /* FLOP/s of a matrix product; 0: not measured */
+} Bench;
+
+typedef void (*BenchRun) (Bench *bench, gpointer data);
+
+/* Runs once to warm up, then Bench.reps times; prints a line and returns the
+ * median in seconds. @flop 0: not a matter of arithmetic. */
+gdouble bench_measure (Bench *bench, const gchar *what, gdouble flop,
+    BenchRun run, gpointer data);
+/* Operations one by one. */
+void bench_ops (Bench *bench);
+
+/* @layers: 0 = the release's, else fewer, for a quick look. */
+H3Transformer *bench_transformer_new (Filler *filler, gint layers);
+H3TextModel *bench_text_model_new (Filler *filler);
+H3VideoVae *bench_video_vae_new (Filler *filler, gint layers);
+H3AudioVae *bench_audio_vae_new (Filler *filler);
+
+G_END_DECLS
