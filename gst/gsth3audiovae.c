@@ -48,10 +48,11 @@ enum {
 
 #define RATE 32000
 #define SAMPLE_BYTES (2 * sizeof (gfloat))
-#define SRC_CAPS \
-  "audio/x-raw, format = (string) " GST_AUDIO_NE (F32) ", " \
-  "rate = (int) 32000, channels = (int) 2, " \
-  "layout = (string) interleaved, channel-mask = (bitmask) 0x3"
+#define FORMAT GST_AUDIO_NE (F32)
+#define SRC_CAPS                                                               \
+  "audio/x-raw, format = (string) " FORMAT ", rate = (int) 32000, "            \
+  "channels = (int) 2, layout = (string) interleaved, "                        \
+  "channel-mask = (bitmask) 0x3"
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE ("sink",
     GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS (GST_H3_AUDIO_LATENT_CAPS));
@@ -98,7 +99,8 @@ gst_h3_audio_length_get_type (void)
   static gsize once = 0;
   static const GEnumValue values[] = {
     { GST_H3_AUDIO_LENGTH_NATIVE,
-        "All samples of the latent, up to 8.33 ms more or less than the picture",
+        "All samples of the latent, up to 8.33 ms more or less than the "
+        "picture",
         "native" },
     { GST_H3_AUDIO_LENGTH_VIDEO,
         "Cut, or padded with silence, to the picture's length, without drift "
@@ -210,7 +212,7 @@ gst_h3_audio_vae_transform_size (GstBaseTransform *trans,
   }
   if (!gst_h3_latent_info_from_caps (&latent, caps, NULL))
     return FALSE;
-  *othersize = (gsize)latent.frames * self->config.hop * SAMPLE_BYTES;
+  *othersize = (gsize) latent.frames * self->config.hop * SAMPLE_BYTES;
   return TRUE;
 }
 
@@ -290,14 +292,14 @@ static void
 gst_h3_audio_vae_plan_clip (GstH3AudioVae *self, gint latents)
 {
   /* the inverse of latents = round (5 frames / 3) */
-  guint64 frames = (3 * (guint64)latents + 2) / 5;
+  guint64 frames = (3 * (guint64) latents + 2) / 5;
   GstH3AudioLength length;
 
   GST_OBJECT_LOCK (self);
   length = self->length;
   GST_OBJECT_UNLOCK (self);
 
-  self->clip_native = (guint64)latents * self->config.hop;
+  self->clip_native = (guint64) latents * self->config.hop;
   self->clip_end = self->clip_native;
   if (length == GST_H3_AUDIO_LENGTH_VIDEO)
     self->clip_end =
@@ -325,8 +327,8 @@ gst_h3_audio_vae_ensure_decoder (GstH3AudioVae *self, gpointer model,
 }
 
 static gboolean
-gst_h3_audio_vae_begin (GstH3Decoder *decoder, gpointer model,
-    H3Tensor *latent, guint64 *units, GError **error)
+gst_h3_audio_vae_begin (GstH3Decoder *decoder, gpointer model, H3Tensor *latent,
+    guint64 *units, GError **error)
 {
   GstH3AudioVae *self = GST_H3_AUDIO_VAE (decoder);
 
@@ -396,9 +398,9 @@ gst_h3_audio_vae_next (GstH3Decoder *decoder, GstBuffer **buffer,
       return FALSE;
     if (n == 0)
       return TRUE;
-    end = (guint64)first + n;
+    end = (guint64) first + n;
     end = end == self->clip_native ? self->clip_end : MIN (end, self->clip_end);
-    begin = MAX ((guint64)first, self->clip_skip);
+    begin = MAX ((guint64) first, self->clip_skip);
     if (begin < end)
       return gst_h3_audio_vae_emit (self, samples, first, begin, end, buffer,
           error);
@@ -470,7 +472,7 @@ gst_h3_audio_vae_class_init (GstH3AudioVaeClass *klass)
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
   GstElementClass *element_class = GST_ELEMENT_CLASS (klass);
   GstBaseTransformClass *trans_class = GST_BASE_TRANSFORM_CLASS (klass);
-  GstH3DecoderClass *decoder_class = (GstH3DecoderClass *)klass;
+  GstH3DecoderClass *decoder_class = (GstH3DecoderClass *) klass;
 
   GST_DEBUG_CATEGORY_INIT (h3audiovae_debug, "h3audiovae", 0,
       "MiniMax H3 audio decoder");
@@ -487,8 +489,8 @@ gst_h3_audio_vae_class_init (GstH3AudioVaeClass *klass)
    */
   g_object_class_install_property (object_class, PROP_LENGTH,
       g_param_spec_enum ("length", "Length",
-          "How long a clip's sound is; use video where clips follow each other; "
-          "a change counts from the next clip.",
+          "How long a clip's sound is; use video where clips follow each "
+          "other; a change counts from the next clip.",
           GST_TYPE_H3_AUDIO_LENGTH, DEFAULT_LENGTH,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
               GST_PARAM_MUTABLE_PLAYING));

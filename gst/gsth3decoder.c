@@ -16,7 +16,7 @@ gst_h3_decoder_should_stop (gpointer user_data)
   GstH3Decoder *self = user_data;
 
   return g_atomic_int_get (&self->cancel) ||
-      (g_atomic_int_get (&self->ending) && self->next_unit > 0);
+         (g_atomic_int_get (&self->ending) && self->next_unit > 0);
 }
 
 void
@@ -33,7 +33,7 @@ gst_h3_decoder_time_of (GstH3Decoder *self, guint64 unit)
   guint rate = GST_H3_DECODER_GET_CLASS (self)->rate;
 
   return self->base_time +
-      gst_util_uint64_scale (unit - self->base_unit, GST_SECOND, rate);
+         gst_util_uint64_scale (unit - self->base_unit, GST_SECOND, rate);
 }
 
 void
@@ -68,7 +68,7 @@ gst_h3_decoder_place_clip (GstH3Decoder *self, GstBuffer *clip)
   GstH3DecoderClass *klass = GST_H3_DECODER_GET_CLASS (self);
   GstClockTime pts = GST_BUFFER_PTS (clip);
   gboolean jumps = GST_CLOCK_TIME_IS_VALID (pts) &&
-      (self->new_segment || GST_BUFFER_IS_DISCONT (clip));
+                   (self->new_segment || GST_BUFFER_IS_DISCONT (clip));
 
   self->new_segment = FALSE;
   if (self->has_timeline && !jumps)
@@ -185,8 +185,8 @@ gst_h3_decoder_open_clip (GstH3Decoder *self, GError **error)
     gst_structure_get_uint64 (job, "job", &number);
   text = g_strdup_printf ("decoding %" G_GUINT64_FORMAT " %ss",
       self->total_units, klass->unit);
-  gst_h3_progress_start_streaming (&self->progress, GST_ELEMENT (self), "decode",
-      klass->unit, number, self->total_units, self->peak_bytes, text);
+  gst_h3_progress_start_streaming (&self->progress, GST_ELEMENT (self),
+      "decode", klass->unit, number, self->total_units, self->peak_bytes, text);
   return TRUE;
 }
 
@@ -209,7 +209,7 @@ gst_h3_decoder_continue_clip (GstH3Decoder *self, GstBuffer **buffer,
   GstH3DecoderClass *klass = GST_H3_DECODER_GET_CLASS (self);
   gint64 start = g_get_monotonic_time ();
   gboolean ok = !h3_stop_requested (&self->stop, error) &&
-      klass->next (self, buffer, error);
+                klass->next (self, buffer, error);
 
   self->decode_us += g_get_monotonic_time () - start;
   if (ok && *buffer)
@@ -218,7 +218,8 @@ gst_h3_decoder_continue_clip (GstH3Decoder *self, GstBuffer **buffer,
 }
 
 /* Never called: generate_output() makes the buffers. But a class without it is
- * taken for one that works in place, and gets no buffer pool from downstream. */
+ * taken for one that works in place, and gets no buffer pool from downstream.
+ */
 static GstFlowReturn
 gst_h3_decoder_transform (GstBaseTransform *trans, GstBuffer *in,
     GstBuffer *out)
@@ -265,7 +266,7 @@ gst_h3_decoder_post_caps_error (GstH3Decoder *self, const GstCaps *caps)
       GST_PAD_IS_FLUSHING (trans->srcpad) ||
       (self->refused && gst_caps_is_equal (self->refused, caps)))
     return;
-  gst_caps_replace (&self->refused, (GstCaps *)caps);
+  gst_caps_replace (&self->refused, (GstCaps *) caps);
   /* outside the template, set_caps() was not asked */
   if (self->caps_error ||
       !gst_h3_latent_info_from_caps (&info, caps, &self->caps_error)) {
@@ -273,9 +274,9 @@ gst_h3_decoder_post_caps_error (GstH3Decoder *self, const GstCaps *caps)
     return;
   }
   {
-    g_autoptr (GstCaps) out = GST_BASE_TRANSFORM_GET_CLASS (self)
-                                  ->transform_caps (trans, GST_PAD_SINK,
-                                      (GstCaps *)caps, NULL);
+    g_autoptr (GstCaps) out =
+        GST_BASE_TRANSFORM_GET_CLASS (self)->transform_caps (trans,
+            GST_PAD_SINK, (GstCaps *) caps, NULL);
     made = gst_caps_to_string (out);
   }
   peer = gst_pad_peer_query_caps (trans->srcpad, NULL);
@@ -311,16 +312,16 @@ gst_h3_decoder_set_caps (GstBaseTransform *trans, GstCaps *in, GstCaps *out)
   return TRUE;
 }
 
-/* Any latent may come as far as set_caps(), where a wrong one gets an error that
- * names the field; refusing it here would leave only "not-negotiated". */
+/* Any latent may come as far as set_caps(), where a wrong one gets an error
+ * that names the field; refusing it here would leave only "not-negotiated". */
 static gboolean
 gst_h3_decoder_accept_caps (GstBaseTransform *trans, GstPadDirection direction,
     GstCaps *caps)
 {
   if (direction == GST_PAD_SINK)
     return gst_caps_is_fixed (caps) &&
-        gst_structure_has_name (gst_caps_get_structure (caps, 0),
-            GST_H3_LATENT_MEDIA_TYPE);
+           gst_structure_has_name (gst_caps_get_structure (caps, 0),
+               GST_H3_LATENT_MEDIA_TYPE);
   return GST_BASE_TRANSFORM_CLASS (parent_class)
       ->accept_caps (trans, direction, caps);
 }
@@ -328,8 +329,8 @@ gst_h3_decoder_accept_caps (GstBaseTransform *trans, GstPadDirection direction,
 /* Our order of formats, not the peer's: an encoder that lists Y444 first would
  * get what few players can show. With no peer @others is @caps itself. */
 static GstCaps *
-gst_h3_decoder_fixate_caps (GstBaseTransform *trans,
-    GstPadDirection direction, GstCaps *caps, GstCaps *others)
+gst_h3_decoder_fixate_caps (GstBaseTransform *trans, GstPadDirection direction,
+    GstCaps *caps, GstCaps *others)
 {
   GstPad *pad = direction == GST_PAD_SINK ? trans->srcpad : trans->sinkpad;
   GstCaps *best = GST_BASE_TRANSFORM_GET_CLASS (trans)->transform_caps (trans,
@@ -355,7 +356,8 @@ gst_h3_decoder_submit_input (GstBaseTransform *trans, gboolean is_discont,
   GstFlowReturn ret = GST_BASE_TRANSFORM_CLASS (parent_class)
                           ->submit_input_buffer (trans, is_discont, input);
 
-  if (ret == GST_FLOW_NOT_NEGOTIATED && gst_pad_has_current_caps (trans->sinkpad)) {
+  if (ret == GST_FLOW_NOT_NEGOTIATED &&
+      gst_pad_has_current_caps (trans->sinkpad)) {
     g_autoptr (GstCaps) caps = gst_pad_get_current_caps (trans->sinkpad);
     gst_h3_decoder_post_caps_error (self, caps);
   }
@@ -514,8 +516,8 @@ gst_h3_decoder_add_stats (GstElement *element, GstStructure *stats)
   GST_OBJECT_LOCK (self);
   gst_structure_set (stats, "clips", G_TYPE_UINT64, self->clips, units,
       G_TYPE_UINT64, self->units_out, "decode-ms", G_TYPE_UINT64,
-      self->last_clip_us / 1000, "peak-bytes", G_TYPE_UINT64,
-      self->peak_bytes, NULL);
+      self->last_clip_us / 1000, "peak-bytes", G_TYPE_UINT64, self->peak_bytes,
+      NULL);
   GST_OBJECT_UNLOCK (self);
 }
 

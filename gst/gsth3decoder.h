@@ -12,9 +12,9 @@
 G_BEGIN_DECLS
 
 #define GST_TYPE_H3_DECODER (gst_h3_decoder_get_type ())
-#define GST_H3_DECODER(obj) \
+#define GST_H3_DECODER(obj)                                                    \
   (G_TYPE_CHECK_INSTANCE_CAST ((obj), GST_TYPE_H3_DECODER, GstH3Decoder))
-#define GST_H3_DECODER_GET_CLASS(obj) \
+#define GST_H3_DECODER_GET_CLASS(obj)                                          \
   (G_TYPE_INSTANCE_GET_CLASS ((obj), GST_TYPE_H3_DECODER, GstH3DecoderClass))
 
 typedef struct _GstH3Decoder GstH3Decoder;
@@ -38,7 +38,7 @@ struct _GstH3Decoder {
   GstBuffer *pending;   /* a clip that came whole */
 
   H3Stream *stream;
-  H3Stop stop; /* asks @cancel and @ending */
+  H3Stop stop;      /* asks @cancel and @ending */
   GstBuffer *input; /* the clip being decoded, or NULL */
   guint64 units;    /* frames or samples it gave so far, and will give */
   guint64 total_units;

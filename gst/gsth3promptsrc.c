@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE ("src",
-    GST_PAD_SRC, GST_PAD_ALWAYS,
-    GST_STATIC_CAPS ("text/x-raw, format = (string) utf8"));
+static GstStaticPadTemplate src_template =
+    GST_STATIC_PAD_TEMPLATE ("src", GST_PAD_SRC, GST_PAD_ALWAYS,
+        GST_STATIC_CAPS ("text/x-raw, format = (string) utf8"));
 
 struct _GstH3PromptSrc {
   GstPushSrc parent;
@@ -48,8 +48,8 @@ gst_h3_prompt_src_create (GstPushSrc *src, GstBuffer **buffer)
     return GST_FLOW_EOS;
   /* an empty prompt goes on too: h3textenc says what is wrong with it */
   *buffer = g_bytes_get_size (self->unsent) > 0
-      ? gst_buffer_new_wrapped_bytes (self->unsent)
-      : gst_buffer_new ();
+                ? gst_buffer_new_wrapped_bytes (self->unsent)
+                : gst_buffer_new ();
   GST_BUFFER_PTS (*buffer) = 0;
   g_clear_pointer (&self->unsent, g_bytes_unref);
   return GST_FLOW_OK;

@@ -48,9 +48,8 @@ typedef enum {
   N_CHILDREN
 } Child;
 
-static const gchar *const child_names[N_CHILDREN] = {
-  "textenc", "denoise", "videovae", "audiovae"
-};
+static const gchar *const child_names[N_CHILDREN] = { "textenc", "denoise",
+  "videovae", "audiovae" };
 
 struct _GstH3Src {
   GstBin parent;
@@ -90,11 +89,11 @@ gst_h3_src_is_proxied (const GParamSpec *pspec)
 {
   /* not what every element, aggregator or transform has */
   return g_str_has_prefix (g_type_name (pspec->owner_type), "GstH3") &&
-      (pspec->flags & G_PARAM_WRITABLE);
+         (pspec->flags & G_PARAM_WRITABLE);
 }
 
-/* A new spec like @pspec; a spec belongs to one class only. NULL for a type that
- * no child uses. */
+/* A new spec like @pspec; a spec belongs to one class only. NULL for a type
+ * that no child uses. */
 static GParamSpec *
 gst_h3_src_copy_spec (GParamSpec *pspec)
 {
@@ -143,8 +142,7 @@ gst_h3_src_install_proxies (GObjectClass *object_class)
     /* stays: the copies share its texts and enum values */
     GObjectClass *child = g_type_class_ref (gst_h3_src_child_type (c));
     guint n;
-    g_autofree GParamSpec **specs =
-        g_object_class_list_properties (child, &n);
+    g_autofree GParamSpec **specs = g_object_class_list_properties (child, &n);
 
     for (guint i = 0; i < n; i++) {
       GParamSpec *copy;
@@ -162,8 +160,8 @@ static void
 gst_h3_src_proxy_set (GstH3Src *self, const gchar *name, const GValue *value)
 {
   for (Child c = 0; c < N_CHILDREN; c++) {
-    if (g_object_class_find_property (
-            G_OBJECT_GET_CLASS (self->children[c]), name))
+    if (g_object_class_find_property (G_OBJECT_GET_CLASS (self->children[c]),
+            name))
       g_object_set_property (G_OBJECT (self->children[c]), name, value);
   }
 }
@@ -172,8 +170,8 @@ static void
 gst_h3_src_proxy_get (GstH3Src *self, const gchar *name, GValue *value)
 {
   for (Child c = 0; c < N_CHILDREN; c++) {
-    if (g_object_class_find_property (
-            G_OBJECT_GET_CLASS (self->children[c]), name)) {
+    if (g_object_class_find_property (G_OBJECT_GET_CLASS (self->children[c]),
+            name)) {
       g_object_get_property (G_OBJECT (self->children[c]), name, value);
       return;
     }
@@ -351,8 +349,8 @@ gst_h3_src_init (GstH3Src *self)
   self->source = g_object_new (GST_TYPE_H3_PROMPT_SRC, "name", "prompt", NULL);
   gst_bin_add (bin, GST_ELEMENT (self->source));
   for (Child c = 0; c < N_CHILDREN; c++) {
-    self->children[c] = g_object_new (gst_h3_src_child_type (c), "name",
-        child_names[c], NULL);
+    self->children[c] =
+        g_object_new (gst_h3_src_child_type (c), "name", child_names[c], NULL);
     gst_bin_add (bin, self->children[c]);
   }
   gst_element_link_many (GST_ELEMENT (self->source),
@@ -398,8 +396,8 @@ gst_h3_src_class_init (GstH3SrcClass *klass)
    */
   g_object_class_install_property (object_class, PROP_PROMPT,
       g_param_spec_string ("prompt", "Prompt",
-          "What the clip shows and sounds like, UTF-8; a new one counts from the "
-          "next start.",
+          "What the clip shows and sounds like, UTF-8; a new one counts from "
+          "the next start.",
           DEFAULT_PROMPT,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
               GST_PARAM_MUTABLE_READY));
@@ -432,8 +430,8 @@ gst_h3_src_class_init (GstH3SrcClass *klass)
 
   gst_element_class_set_static_metadata (element_class, "MiniMax H3 source",
       "Source/Audio/Video",
-      "Generates a clip from a prompt: raw video, 24 frames a second, on the pad "
-      "video and its stereo sound, 32 kHz float, on the pad audio",
+      "Generates a clip from a prompt: raw video, 24 frames a second, on the "
+      "pad video and its stereo sound, 32 kHz float, on the pad audio",
       "The gst-h3 developers");
   gst_h3_src_add_template (element_class, "video", GST_TYPE_H3_VIDEO_VAE);
   gst_h3_src_add_template (element_class, "audio", GST_TYPE_H3_AUDIO_VAE);

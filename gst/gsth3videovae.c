@@ -4,9 +4,9 @@
  * @title: h3videovae
  * @short_description: decodes MiniMax H3 video latents to raw frames
  *
- * Takes one latent per clip and gives its frames, 24 a second, sixteen times as
- * wide and high as the latent. Frames leave in groups of 17, as soon as they are
- * final, so the memory needed does not depend on the length of the clip.
+ * Takes one latent per clip and gives its frames, 24 a second, sixteen times
+ * as wide and high as the latent. Frames leave in groups of 17, as soon as they
+ * are final, so the memory needed does not depend on the length of the clip.
  *
  * Latents come from h3denoise, or from a file: with the byte stream of a
  * `filesrc` the caps say where one clip ends and the next begins.
@@ -41,16 +41,16 @@ enum { PROP_COMPOSITION = GST_H3_N_COMMON_PROPS, PROP_QUANTIZE };
 /* Pixels of a latent's edge (video-vae.md 1). */
 #define RATIO 16
 
-#define SIZE_FIELDS \
-  ", width = (int) [ 32, 32768, 16 ], height = (int) [ 32, 32768, 16 ], " \
-  "framerate = (fraction) 24/1, pixel-aspect-ratio = (fraction) 1/1, " \
+#define SIZE_FIELDS                                                            \
+  ", width = (int) [ 32, 32768, 16 ], height = (int) [ 32, 32768, 16 ], "      \
+  "framerate = (fraction) 24/1, pixel-aspect-ratio = (fraction) 1/1, "         \
   "interlace-mode = (string) progressive, "
-#define SRC_CAPS \
-  "video/x-raw, format = (string) { NV12, I420 }" SIZE_FIELDS \
-  "colorimetry = (string) bt709, chroma-site = (string) mpeg2; " \
-  "video/x-raw, format = (string) Y444" SIZE_FIELDS \
-  "colorimetry = (string) bt709; " \
-  "video/x-raw, format = (string) { RGB, RGBA }" SIZE_FIELDS \
+#define SRC_CAPS                                                               \
+  "video/x-raw, format = (string) { NV12, I420 }" SIZE_FIELDS                  \
+  "colorimetry = (string) bt709, chroma-site = (string) mpeg2; "               \
+  "video/x-raw, format = (string) Y444" SIZE_FIELDS                            \
+  "colorimetry = (string) bt709; "                                             \
+  "video/x-raw, format = (string) { RGB, RGBA }" SIZE_FIELDS                   \
   "colorimetry = (string) sRGB"
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE ("sink",
@@ -80,9 +80,9 @@ struct _GstH3VideoVae {
   gint latent_h, latent_w;
   H3Composition decoder_composition;
 
-  H3Tensor *nonfinite;       /* int32 [1] */
-  H3Quantize clip_quantize;  /* this clip's */
-  H3Tensor *window;          /* frames final now; the decoder's */
+  H3Tensor *nonfinite;      /* int32 [1] */
+  H3Quantize clip_quantize; /* this clip's */
+  H3Tensor *window;         /* frames final now; the decoder's */
   gint window_n, window_next;
 };
 
@@ -186,7 +186,7 @@ static const GstH3CommonFuncs video_vae_funcs = {
 
 /* Caps */
 
-/* @value, a number of latents, as pixels (or back); FALSE when there is none. */
+/* @value, a number of latents, as pixels or back; FALSE when there is none. */
 static gboolean
 gst_h3_video_vae_scale (const GValue *value, gboolean to_pixels, GValue *out)
 {
@@ -409,9 +409,8 @@ gst_h3_video_vae_ensure_decoder (GstH3VideoVae *self, gpointer model,
   self->clip_quantize = self->quantize;
   GST_OBJECT_UNLOCK (self);
 
-  if (self->decoder && self->model == model &&
-      self->latent_h == info->height && self->latent_w == info->width &&
-      self->decoder_composition == composition)
+  if (self->decoder && self->model == model && self->latent_h == info->height &&
+      self->latent_w == info->width && self->decoder_composition == composition)
     return TRUE;
 
   gst_h3_video_vae_release (decoder);
@@ -450,8 +449,8 @@ gst_h3_video_vae_warn_nonfinite (GstH3VideoVae *self, const H3Tensor *latent,
 }
 
 static gboolean
-gst_h3_video_vae_begin (GstH3Decoder *decoder, gpointer model,
-    H3Tensor *latent, guint64 *units, GError **error)
+gst_h3_video_vae_begin (GstH3Decoder *decoder, gpointer model, H3Tensor *latent,
+    guint64 *units, GError **error)
 {
   GstH3VideoVae *self = GST_H3_VIDEO_VAE (decoder);
 
@@ -536,9 +535,8 @@ gst_h3_video_vae_next (GstH3Decoder *decoder, GstBuffer **buffer,
       return TRUE;
   }
 
-  if (GST_BASE_TRANSFORM_GET_CLASS (trans)
-          ->prepare_output_buffer (trans, decoder->input, &frame) !=
-      GST_FLOW_OK) {
+  if (GST_BASE_TRANSFORM_GET_CLASS (trans)->prepare_output_buffer (trans,
+          decoder->input, &frame) != GST_FLOW_OK) {
     /* the pool is flushing, or out of memory */
     if (h3_stop_requested (&decoder->stop, error))
       return FALSE;
@@ -615,7 +613,7 @@ gst_h3_video_vae_class_init (GstH3VideoVaeClass *klass)
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
   GstElementClass *element_class = GST_ELEMENT_CLASS (klass);
   GstBaseTransformClass *trans_class = GST_BASE_TRANSFORM_CLASS (klass);
-  GstH3DecoderClass *decoder_class = (GstH3DecoderClass *)klass;
+  GstH3DecoderClass *decoder_class = (GstH3DecoderClass *) klass;
 
   GST_DEBUG_CATEGORY_INIT (h3videovae_debug, "h3videovae", 0,
       "MiniMax H3 video decoder");
@@ -633,8 +631,8 @@ gst_h3_video_vae_class_init (GstH3VideoVaeClass *klass)
    */
   g_object_class_install_property (object_class, PROP_COMPOSITION,
       g_param_spec_enum ("composition", "Tile composition",
-          "How the tiles of a frame larger than 256 pixels are joined; a change "
-          "counts from the next clip.",
+          "How the tiles of a frame larger than 256 pixels are joined; a "
+          "change counts from the next clip.",
           GST_TYPE_H3_COMPOSITION, DEFAULT_COMPOSITION,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
               GST_PARAM_MUTABLE_PLAYING));

@@ -130,7 +130,7 @@ GPtrArray *
 decoder_pull_all (Decoder *decoder)
 {
   GPtrArray *buffers =
-      g_ptr_array_new_with_free_func ((GDestroyNotify)gst_buffer_unref);
+      g_ptr_array_new_with_free_func ((GDestroyNotify) gst_buffer_unref);
   GstBuffer *buffer;
 
   while ((buffer = gst_harness_try_pull (decoder->harness)))
@@ -215,8 +215,8 @@ buffers_check_timeline (GPtrArray *buffers, guint64 first, GstClockTime base,
 
   for (guint i = 0; i < buffers->len; i++) {
     GstBuffer *buffer = g_ptr_array_index (buffers, i);
-    guint64 next = unit +
-        (unit_bytes ? gst_buffer_get_size (buffer) / unit_bytes : 1);
+    guint64 next =
+        unit + (unit_bytes ? gst_buffer_get_size (buffer) / unit_bytes : 1);
     GstClockTime begin =
         base + gst_util_uint64_scale (unit - first, GST_SECOND, rate);
     GstClockTime end =
@@ -289,8 +289,8 @@ decoder_check_flush (Decoder *decoder, const Latent *latent, guint nth,
     g_cond_wait (&test.cond, &test.lock);
   g_mutex_unlock (&test.lock);
 
-  g_assert_true (gst_harness_push_event (decoder->harness,
-      gst_event_new_flush_start ()));
+  g_assert_true (
+      gst_harness_push_event (decoder->harness, gst_event_new_flush_start ()));
   g_mutex_lock (&test.lock);
   test.go_on = TRUE;
   g_cond_signal (&test.cond);
@@ -326,8 +326,7 @@ resident_bytes (void)
   g_autofree gchar *text = NULL;
   gsize size, resident;
 
-  g_assert_true (
-      g_file_get_contents ("/proc/self/statm", &text, NULL, NULL));
+  g_assert_true (g_file_get_contents ("/proc/self/statm", &text, NULL, NULL));
   g_assert_cmpint (sscanf (text, "%zu %zu", &size, &resident), ==, 2);
   return resident * sysconf (_SC_PAGESIZE);
 }

@@ -17,10 +17,10 @@ typedef struct {
 } Decoder;
 
 /* @factory on the tiny checkpoint, in PLAYING; @properties as for
- * gst_util_set_object_arg(): name, value, ..., NULL. @sink_caps: what downstream
- * takes, or NULL. */
-Decoder *decoder_new (const gchar *factory, const gchar *sink_caps, ...)
-    G_GNUC_NULL_TERMINATED;
+ * gst_util_set_object_arg(): name, value, ..., NULL. @sink_caps: what
+ * downstream takes, or NULL. */
+Decoder *decoder_new (const gchar *factory, const gchar *sink_caps,
+    ...) G_GNUC_NULL_TERMINATED;
 void decoder_free (Decoder *decoder);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Decoder, decoder_free)
 
@@ -59,20 +59,20 @@ void decoder_check_error (const gchar *where, Decoder *decoder, GQuark domain,
     gint code, const gchar *text);
 
 /* Fails unless each buffer's times and offsets follow the last's: unit @first
- * of @rate a second begins at @base; returns the unit after the last. @unit_bytes
- * 0: a buffer is one unit. */
+ * of @rate a second begins at @base; returns the unit after the last.
+ * @unit_bytes 0: a buffer is one unit. */
 guint64 buffers_check_timeline (GPtrArray *buffers, guint64 first,
     GstClockTime base, guint rate, gsize unit_bytes);
 
-/* Pushes a clip, flushes in the middle of it (in the @nth buffer out), pushes it
- * again and fails unless the second is whole and equal to @want. */
+/* Pushes a clip, flushes in the middle of it (in the @nth buffer out), pushes
+ * it again and fails unless the second is whole and equal to @want. */
 void decoder_check_flush (Decoder *decoder, const Latent *latent, guint nth,
     GBytes *want);
 /* NULL to PLAYING and back @n times without growing. */
 void decoder_check_cycles (const gchar *factory, guint n);
 
-/* Bytes of all buffers of a pipeline's fakesink called "sink"; fails on an error
- * message, or, with @error, returns it. */
+/* Bytes of all buffers of a pipeline's fakesink called "sink"; fails on an
+ * error message, or, with @error, returns it. */
 GBytes *pipeline_bytes (const gchar *launch, GError **error);
 
 G_END_DECLS

@@ -55,8 +55,7 @@ samples_of (GBytes *bytes)
 static GBytes *
 part (GBytes *bytes, gsize first, gsize n)
 {
-  return g_bytes_new_from_bytes (bytes, first * SAMPLE_BYTES,
-      n * SAMPLE_BYTES);
+  return g_bytes_new_from_bytes (bytes, first * SAMPLE_BYTES, n * SAMPLE_BYTES);
 }
 
 static void
@@ -72,8 +71,8 @@ check_golden (const gchar *file, gsize samples)
 
   g_assert_cmpint (decoder_push (decoder, latent), ==, GST_FLOW_OK);
   buffers = decoder_pull_all (decoder);
-  g_assert_cmpuint (
-      buffers_check_timeline (buffers, 0, 0, RATE, SAMPLE_BYTES), ==, samples);
+  g_assert_cmpuint (buffers_check_timeline (buffers, 0, 0, RATE, SAMPLE_BYTES),
+      ==, samples);
   bytes = buffers_bytes (buffers);
   g_assert_cmpuint (n, ==, 2 * samples);
   g_assert_cmpuint (g_bytes_get_size (bytes), ==, n * sizeof (gfloat));
@@ -140,9 +139,8 @@ test_native_clips (void)
   for (guint i = 0; i < 4; i++)
     g_assert_cmpint (decoder_push (decoder, latent), ==, GST_FLOW_OK);
   buffers = decoder_pull_all (decoder);
-  g_assert_cmpuint (
-      buffers_check_timeline (buffers, 0, 0, RATE, SAMPLE_BYTES), ==,
-      4 * 6400);
+  g_assert_cmpuint (buffers_check_timeline (buffers, 0, 0, RATE, SAMPLE_BYTES),
+      ==, 4 * 6400);
 }
 
 /* Clip k has round (4000 S_k+1 / 3) - round (4000 S_k / 3) samples: more than its
@@ -170,7 +168,7 @@ test_video_length (void)
     frames += clips[i].frames;
     unit += samples_of (got);
     g_assert_cmpuint (unit, ==, clips[i].end);
-    g_assert_cmpuint (unit, ==, (guint64)floor (4000.0 * frames / 3 + 0.5));
+    g_assert_cmpuint (unit, ==, (guint64) floor (4000.0 * frames / 3 + 0.5));
     g_assert_cmpmem (samples, common * SAMPLE_BYTES,
         g_bytes_get_data (native, NULL), common * SAMPLE_BYTES);
     for (gsize k = 2 * common; k < 2 * samples_of (got); k++)
@@ -183,8 +181,8 @@ static void
 check_skip (const gchar *chunk, const gchar *skip_text, guint skip)
 {
   g_autoptr (Latent) latent = latent_short (17);
-  g_autoptr (Decoder) decoder = decoder_new ("h3audiovae", NULL, "chunk",
-      chunk, "skip-samples", skip_text, NULL);
+  g_autoptr (Decoder) decoder = decoder_new ("h3audiovae", NULL, "chunk", chunk,
+      "skip-samples", skip_text, NULL);
   g_autoptr (GBytes) native = decode_native (latent);
   g_autoptr (GPtrArray) buffers = NULL;
   g_autoptr (GBytes) got = NULL, first = NULL, second = NULL, rest = NULL;
@@ -235,9 +233,9 @@ test_device_memory (void)
   g_autoptr (GBytes) got = NULL;
 
   gst_harness_set_src_caps (decoder->harness, latent_caps (latent, TRUE));
-  g_assert_cmpint (
-      gst_harness_push (decoder->harness, latent_device_buffer (latent)), ==,
-      GST_FLOW_OK);
+  g_assert_cmpint (gst_harness_push (decoder->harness,
+                       latent_device_buffer (latent)),
+      ==, GST_FLOW_OK);
   buffers = decoder_pull_all (decoder);
   got = buffers_bytes (buffers);
   g_assert_true (g_bytes_equal (got, want));
@@ -250,7 +248,7 @@ test_job (void)
   g_autoptr (Decoder) decoder =
       decoder_new ("h3audiovae", NULL, "chunk", "16", NULL);
   g_autoptr (GstStructure) job =
-      gst_structure_new ("job", "seed", G_TYPE_UINT64, (guint64)7, NULL);
+      gst_structure_new ("job", "seed", G_TYPE_UINT64, (guint64) 7, NULL);
   g_autoptr (GPtrArray) buffers = NULL;
   GstBuffer *buffer = latent_buffer (latent);
 
@@ -291,10 +289,10 @@ test_eos (void)
 {
   g_autoptr (Decoder) decoder = decoder_new ("h3audiovae", NULL, NULL);
 
-  g_assert_true (gst_harness_push_event (decoder->harness,
-      gst_event_new_eos ()));
-  g_assert_cmpuint (
-      decoder_count_messages (decoder, GST_MESSAGE_ERROR | GST_MESSAGE_WARNING),
+  g_assert_true (
+      gst_harness_push_event (decoder->harness, gst_event_new_eos ()));
+  g_assert_cmpuint (decoder_count_messages (decoder,
+                        GST_MESSAGE_ERROR | GST_MESSAGE_WARNING),
       ==, 0);
 }
 
@@ -381,10 +379,11 @@ test_file (void)
   g_autoptr (Latent) latent = latent_short (17);
   g_autoptr (GstCaps) fixed = latent_caps (latent, FALSE);
   g_autofree gchar *caps = gst_caps_to_string (fixed);
-  g_autofree gchar *launch = g_strdup_printf (
-      "filesrc location=%s blocksize=1000 ! %s ! h3audiovae model-path=%s ! "
-      "fakesink name=sink sync=false",
-      path, caps, h3_test_tiny_dir ());
+  g_autofree gchar *launch =
+      g_strdup_printf ("filesrc location=%s blocksize=1000 ! %s ! h3audiovae "
+                       "model-path=%s ! "
+                       "fakesink name=sink sync=false",
+          path, caps, h3_test_tiny_dir ());
   g_autoptr (GBytes) want = decode_native (latent);
   g_autoptr (GBytes) got = NULL;
 

@@ -44,9 +44,10 @@ static Run *
 run_new (const gchar *settings, const gchar *branches)
 {
   Run *run = g_new0 (Run, 1);
-  g_autofree gchar *launch = g_strdup_printf (
-      "h3src name=h3 width=96 height=64 frames=22 steps=8 seed=1 %s %s",
-      settings, branches);
+  g_autofree gchar *launch =
+      g_strdup_printf ("h3src name=h3 width=96 height=64 frames=22 steps=8 "
+                       "seed=1 %s %s",
+          settings, branches);
   GError *error = NULL;
 
   run->pipeline = gst_parse_launch (launch, &error);
@@ -125,7 +126,7 @@ assert_golden (Run *run)
     interleaved[2 * i] = planar[i];
     interleaved[2 * i + 1] = planar[n / 2 + i];
   }
-  h3_test_assert_max_abs ((const gfloat *)run->audio->data, interleaved, n,
+  h3_test_assert_max_abs ((const gfloat *) run->audio->data, interleaved, n,
       1e-4);
 }
 
@@ -179,8 +180,7 @@ test_unlinked (void)
 static void
 check_same (GstElement *h3, const gchar *child_name)
 {
-  g_autoptr (GstElement) child =
-      gst_bin_get_by_name (GST_BIN (h3), child_name);
+  g_autoptr (GstElement) child = gst_bin_get_by_name (GST_BIN (h3), child_name);
   guint n, checked = 0;
   g_autofree GParamSpec **specs = NULL;
 
@@ -192,8 +192,8 @@ check_same (GstElement *h3, const gchar *child_name)
     if (!g_str_has_prefix (g_type_name (specs[i]->owner_type), "GstH3") ||
         !(specs[i]->flags & G_PARAM_WRITABLE))
       continue;
-    mine = g_object_class_find_property (G_OBJECT_GET_CLASS (h3),
-        specs[i]->name);
+    mine =
+        g_object_class_find_property (G_OBJECT_GET_CLASS (h3), specs[i]->name);
     g_assert_nonnull (mine);
     g_assert_true (mine->value_type == specs[i]->value_type);
     g_assert_cmpint (mine->flags, ==, specs[i]->flags);
@@ -239,7 +239,7 @@ test_properties (void)
   g_assert_cmpstr (path, ==, "/x");
 
   gst_child_proxy_set (GST_CHILD_PROXY (h3), "textenc::memory-budget",
-      (guint64)1 << 30, NULL);
+      (guint64) 1 << 30, NULL);
   gst_child_proxy_get (GST_CHILD_PROXY (h3), "textenc::memory-budget", &budget,
       NULL);
   g_assert_cmpuint (budget, ==, 1 << 30);
@@ -260,10 +260,11 @@ test_stats (void)
   run_to_end (run);
   g_object_get (run->h3, "stats", &stats, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (children); i++)
-    g_assert_true (gst_structure_has_field_typed (stats, children[i],
-        GST_TYPE_STRUCTURE));
-  g_assert_true (gst_structure_get_uint64 (
-      gst_value_get_structure (gst_structure_get_value (stats, "videovae")),
+    g_assert_true (
+        gst_structure_has_field_typed (stats, children[i], GST_TYPE_STRUCTURE));
+  g_assert_true (gst_structure_get_uint64 (gst_value_get_structure (
+                                               gst_structure_get_value (stats,
+                                                   "videovae")),
       "frames", &frames));
   g_assert_cmpuint (frames, ==, 22);
 }
@@ -277,9 +278,9 @@ test_progress_ends (void)
   gint running = 0;
 
   gst_element_set_state (run->pipeline, GST_STATE_PAUSED);
-  g_assert_cmpint (
-      gst_element_get_state (run->pipeline, NULL, NULL, 60 * GST_SECOND), ==,
-      GST_STATE_CHANGE_SUCCESS);
+  g_assert_cmpint (gst_element_get_state (run->pipeline, NULL, NULL,
+                       60 * GST_SECOND),
+      ==, GST_STATE_CHANGE_SUCCESS);
   g_usleep (G_USEC_PER_SEC / 2);
   while ((message = gst_bus_pop_filtered (run->bus, GST_MESSAGE_PROGRESS))) {
     GstProgressType type;
@@ -338,7 +339,7 @@ test_eos_cancels (void)
 static GstPadProbeReturn
 count_and_hold (GstPad *pad, GstPadProbeInfo *info, gpointer seen)
 {
-  if (g_atomic_int_add ((gint *)seen, 1) < 40)
+  if (g_atomic_int_add ((gint *) seen, 1) < 40)
     g_usleep (20000);
   return GST_PAD_PROBE_OK;
 }

@@ -92,8 +92,8 @@ static void
 test_format_preference (void)
 {
   g_autoptr (Latent) latent = latent_video (T2VA);
-  g_autoptr (Decoder) decoder = decoder_new ("h3videovae",
-      "video/x-raw,format={Y444,I420,NV12}", NULL);
+  g_autoptr (Decoder) decoder =
+      decoder_new ("h3videovae", "video/x-raw,format={Y444,I420,NV12}", NULL);
   g_autoptr (GstCaps) got = NULL;
   GstVideoInfo info;
 
@@ -302,8 +302,9 @@ check_padded (const gchar *format)
       gint row_bytes = GST_VIDEO_INFO_PLANE_STRIDE (&info, p);
 
       for (gint y = 0; y < rows; y++) {
-        const guint8 *row = (guint8 *)GST_VIDEO_FRAME_PLANE_DATA (&frame, p) +
-            (gsize)y * GST_VIDEO_FRAME_PLANE_STRIDE (&frame, p);
+        const guint8 *row =
+            (guint8 *) GST_VIDEO_FRAME_PLANE_DATA (&frame, p) +
+            (gsize) y * GST_VIDEO_FRAME_PLANE_STRIDE (&frame, p);
         for (gint x = 0; x < row_bytes; x++, plain++)
           g_assert_cmpint (row[x], ==, at (want, plain));
       }
@@ -347,9 +348,9 @@ test_two_clips (void)
     first = buffers_bytes (a);
     last = buffers_bytes (b);
     g_assert_true (g_bytes_equal (first, last));
-    g_assert_cmpint (GST_BUFFER_IS_DISCONT ((GstBuffer *)a->pdata[0]), ==,
+    g_assert_cmpint (GST_BUFFER_IS_DISCONT ((GstBuffer *) a->pdata[0]), ==,
         i == 0);
-    g_assert_false (GST_BUFFER_IS_DISCONT ((GstBuffer *)b->pdata[0]));
+    g_assert_false (GST_BUFFER_IS_DISCONT ((GstBuffer *) b->pdata[0]));
   }
 }
 
@@ -406,7 +407,7 @@ test_timestamps (void)
     frames = decoder_pull_all (decoder);
     g_assert_cmpuint (GST_BUFFER_PTS (frames->pdata[0]), ==, clips[i].out);
     g_assert_cmpuint (GST_BUFFER_OFFSET (frames->pdata[0]), ==, 22 * i);
-    g_assert_cmpint (GST_BUFFER_IS_DISCONT ((GstBuffer *)frames->pdata[0]), ==,
+    g_assert_cmpint (GST_BUFFER_IS_DISCONT ((GstBuffer *) frames->pdata[0]), ==,
         i != 1);
   }
 }
@@ -434,9 +435,9 @@ test_device_memory (void)
   g_autoptr (GBytes) got = NULL;
 
   gst_harness_set_src_caps (decoder->harness, latent_caps (latent, TRUE));
-  g_assert_cmpint (
-      gst_harness_push (decoder->harness, latent_device_buffer (latent)), ==,
-      GST_FLOW_OK);
+  g_assert_cmpint (gst_harness_push (decoder->harness,
+                       latent_device_buffer (latent)),
+      ==, GST_FLOW_OK);
   frames = decoder_pull_all (decoder);
   got = buffers_bytes (frames);
   g_assert_true (g_bytes_equal (got, want));
@@ -447,8 +448,8 @@ test_job_and_tags (void)
 {
   g_autoptr (Latent) latent = latent_video (T2VA);
   g_autoptr (Decoder) decoder = decoder_new ("h3videovae", NULL, NULL);
-  g_autoptr (GstStructure) job = gst_structure_new ("job", "job",
-      G_TYPE_UINT64, (guint64)7, "seed", G_TYPE_UINT64, (guint64)440204, NULL);
+  g_autoptr (GstStructure) job = gst_structure_new ("job", "job", G_TYPE_UINT64,
+      (guint64) 7, "seed", G_TYPE_UINT64, (guint64) 440204, NULL);
   g_autoptr (GPtrArray) frames = NULL;
   GstBuffer *buffer = latent_buffer (latent);
   GstEvent *event;
@@ -485,8 +486,8 @@ test_progress (void)
   guint started = 0, completed = 0;
 
   g_assert_cmpint (decoder_push (decoder, latent), ==, GST_FLOW_OK);
-  while ((message =
-              gst_bus_pop_filtered (decoder->bus, GST_MESSAGE_PROGRESS))) {
+  while (
+      (message = gst_bus_pop_filtered (decoder->bus, GST_MESSAGE_PROGRESS))) {
     GstProgressType type;
     g_autofree gchar *code = NULL, *text = NULL;
 
@@ -552,10 +553,10 @@ test_eos (void)
 {
   g_autoptr (Decoder) decoder = decoder_new ("h3videovae", NULL, NULL);
 
-  g_assert_true (gst_harness_push_event (decoder->harness,
-      gst_event_new_eos ()));
-  g_assert_cmpuint (
-      decoder_count_messages (decoder, GST_MESSAGE_ERROR | GST_MESSAGE_WARNING),
+  g_assert_true (
+      gst_harness_push_event (decoder->harness, gst_event_new_eos ()));
+  g_assert_cmpuint (decoder_count_messages (decoder,
+                        GST_MESSAGE_ERROR | GST_MESSAGE_WARNING),
       ==, 0);
 }
 
@@ -671,10 +672,10 @@ check_file (const gchar *dir, gsize bytes, guint clips)
   g_autofree gchar *path = g_build_filename (dir, "latent", NULL);
   g_autoptr (GstCaps) fixed = latent_caps (latent, FALSE);
   g_autofree gchar *caps = gst_caps_to_string (fixed);
-  g_autofree gchar *launch = g_strdup_printf (
-      "filesrc location=%s ! %s ! h3videovae model-path=%s ! "
-      "fakesink name=sink sync=false",
-      path, caps, h3_test_tiny_dir ());
+  g_autofree gchar *launch =
+      g_strdup_printf ("filesrc location=%s ! %s ! h3videovae model-path=%s ! "
+                       "fakesink name=sink sync=false",
+          path, caps, h3_test_tiny_dir ());
   g_autofree guint8 *data = g_malloc (2 * latent->bytes);
   g_autoptr (GError) error = NULL;
   g_autoptr (GBytes) got = NULL;

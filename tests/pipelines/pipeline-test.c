@@ -124,14 +124,15 @@ run (const gchar *const *argv, const gchar *const *env,
   g_autofree gchar *log = test_path ("log");
   g_auto (GStrv) environment = child_environment (env);
   Child child = { .loop = g_main_loop_new (context, FALSE),
-    .log = log, .interrupt_at = interrupt_at,
+    .log = log,
+    .interrupt_at = interrupt_at,
     .start = g_get_monotonic_time () };
   FILE *out = fopen (log, "w");
   GSource *watch;
   GError *error = NULL;
 
   g_assert_nonnull (out);
-  g_spawn_async_with_fds (test_dir, (gchar **)argv, environment,
+  g_spawn_async_with_fds (test_dir, (gchar **) argv, environment,
       G_SPAWN_SEARCH_PATH | G_SPAWN_DO_NOT_REAP_CHILD, own_group, NULL,
       &child.pid, -1, fileno (out), fileno (out), &error);
   g_assert_no_error (error);
@@ -148,7 +149,7 @@ run (const gchar *const *argv, const gchar *const *env,
   g_main_loop_unref (child.loop);
 
   result->seconds =
-      (g_get_monotonic_time () - child.start) / (gdouble)G_USEC_PER_SEC;
+      (g_get_monotonic_time () - child.start) / (gdouble) G_USEC_PER_SEC;
   result->status = WIFEXITED (child.status) ? WEXITSTATUS (child.status)
                                             : 128 + WTERMSIG (child.status);
   g_file_get_contents (log, &result->output, NULL, NULL);
@@ -170,7 +171,7 @@ launch (const gchar *pipeline)
   for (guint i = 0; words[i]; i++)
     g_ptr_array_add (argv, words[i]);
   g_ptr_array_add (argv, NULL);
-  return run ((const gchar *const *)argv->pdata, NULL, NULL);
+  return run ((const gchar *const *) argv->pdata, NULL, NULL);
 }
 
 void
@@ -195,8 +196,8 @@ result_free (Result *result)
 static gchar *
 caps_name (GstDiscovererStreamInfo *info)
 {
-  g_autoptr (GstCaps) caps = info ? gst_discoverer_stream_info_get_caps (info)
-                                  : NULL;
+  g_autoptr (GstCaps) caps =
+      info ? gst_discoverer_stream_info_get_caps (info) : NULL;
 
   if (!caps)
     return NULL;
@@ -287,8 +288,7 @@ link_pad (GstElement *decoder, GstPad *pad, gpointer data)
 {
   Media *media = data;
   g_autoptr (GstCaps) caps = gst_pad_query_caps (pad, NULL);
-  const gchar *name =
-      gst_structure_get_name (gst_caps_get_structure (caps, 0));
+  const gchar *name = gst_structure_get_name (gst_caps_get_structure (caps, 0));
   gboolean video = g_str_has_prefix (name, "video/");
   g_autoptr (GstElement) bin =
       GST_ELEMENT (gst_object_get_parent (GST_OBJECT (decoder)));

@@ -16,9 +16,9 @@ void test_begin (int *argc, char ***argv);
 int test_end (void);
 
 typedef struct {
-  int status;     /* exit status; 128 + n after signal n */
+  int status;      /* exit status; 128 + n after signal n */
   gdouble seconds; /* since the start, or since SIGINT */
-  gchar *output;  /* stdout and stderr */
+  gchar *output;   /* stdout and stderr */
 } Result;
 
 void result_free (Result *result);

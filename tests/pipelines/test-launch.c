@@ -134,7 +134,7 @@ static const gchar *const no_deadlock[] = {
 static void
 test_no_deadlock (gconstpointer pipeline)
 {
-  launch_ok ("%s", (const gchar *)pipeline);
+  launch_ok ("%s", (const gchar *) pipeline);
 }
 
 /* Several prompts */
@@ -215,8 +215,8 @@ check_gap (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
 static GstPadProbeReturn
 count_segments (GstPad *pad, GstPadProbeInfo *info, gpointer n)
 {
-  *(gint *)n += GST_EVENT_TYPE (GST_PAD_PROBE_INFO_EVENT (info)) ==
-      GST_EVENT_SEGMENT;
+  *(gint *) n +=
+      GST_EVENT_TYPE (GST_PAD_PROBE_INFO_EVENT (info)) == GST_EVENT_SEGMENT;
   return GST_PAD_PROBE_OK;
 }
 
@@ -238,9 +238,9 @@ static void
 test_one_timeline (void)
 {
   g_autofree gchar *prompts = four_prompts ();
-  g_autofree gchar *text = g_strdup_printf (
-      FOUR "d.video ! h3videovae name=v ! fakesink sync=true "
-           "d.audio ! h3audiovae name=a length=video ! fakesink sync=true",
+  g_autofree gchar *text = g_strdup_printf (FOUR
+      "d.video ! h3videovae name=v ! fakesink sync=true "
+      "d.audio ! h3audiovae name=a length=video ! fakesink sync=true",
       prompts);
   g_autoptr (GstElement) pipeline = gst_parse_launch (text, NULL);
   g_autoptr (GstBus) bus = gst_element_get_bus (pipeline);
@@ -257,8 +257,7 @@ test_one_timeline (void)
   g_assert_nonnull (message);
   g_assert_cmpint (GST_MESSAGE_TYPE (message), ==, GST_MESSAGE_EOS);
   g_assert_cmpuint (video.buffers, ==, 88);
-  g_assert_cmpuint (video.end, ==,
-      gst_util_uint64_scale (88, GST_SECOND, 24));
+  g_assert_cmpuint (video.end, ==, gst_util_uint64_scale (88, GST_SECOND, 24));
   g_assert_false (video.gap);
   g_assert_cmpint (video_segments, ==, 1);
   g_assert_cmpuint (audio.end, ==, 117333 * G_GUINT64_CONSTANT (31250));

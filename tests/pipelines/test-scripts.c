@@ -48,8 +48,8 @@ typedef struct {
 static const Kind kinds[] = {
   { "mp4.sh", "a.mp4", "video/quicktime", "video/x-h264", "audio/mpeg", 28576,
       2048, 32000, 0, TRUE },
-  { "mp4-no-libav.sh", "b.mp4", "video/quicktime", "video/x-h264",
-      "audio/mpeg", 28000 - 2048, 4096, 32000, 0, TRUE },
+  { "mp4-no-libav.sh", "b.mp4", "video/quicktime", "video/x-h264", "audio/mpeg",
+      28000 - 2048, 4096, 32000, 0, TRUE },
   { "mp4-fragmented.sh", "c.mp4", "video/quicktime", "video/x-h264",
       "audio/mpeg", 28576, 2048, 32000, 0, TRUE },
   { "matroska-opus.sh", "d.mkv", "video/x-matroska", "video/x-h264",
@@ -186,7 +186,8 @@ test_latents (void)
 {
   g_autofree gchar *out = run_script ("latents.sh", PROMPT, "latents");
   g_autofree gchar *path = g_strconcat (out, ".mkv", NULL);
-  g_autofree gchar *whole = run_script ("matroska-lossless.sh", PROMPT, "w.mkv");
+  g_autofree gchar *whole =
+      run_script ("matroska-lossless.sh", PROMPT, "w.mkv");
   g_autoptr (Media) media = media_read (path);
   g_autoptr (Media) other = media_read (whole);
 
@@ -198,17 +199,18 @@ test_latents (void)
 static void
 count_packet (GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer n)
 {
-  g_atomic_int_inc ((gint *)n);
+  g_atomic_int_inc ((gint *) n);
 }
 
 static GstElement *
 receiver (const gchar *source, const gchar *caps, const gchar *rest, gint *n,
     gint *port)
 {
-  g_autofree gchar *text = g_strdup_printf (
-      "udpsrc name=u address=127.0.0.1 port=%d caps=\"%s\" ! "
-      "rtpjitterbuffer ! %s ! fakesink name=s sync=false signal-handoffs=true",
-      *port, caps, rest);
+  g_autofree gchar *text =
+      g_strdup_printf ("udpsrc name=u address=127.0.0.1 port=%d caps=\"%s\" ! "
+                       "rtpjitterbuffer ! %s ! fakesink name=s sync=false "
+                       "signal-handoffs=true",
+          *port, caps, rest);
   GstElement *pipeline = gst_parse_launch (text, NULL);
   GstElement *sink = gst_bin_get_by_name (GST_BIN (pipeline), "s");
   GstElement *udp = gst_bin_get_by_name (GST_BIN (pipeline), "u");
