@@ -120,12 +120,22 @@ append_properties (GString *out, GObjectClass *class)
   g_string_append_c (out, '\n');
 }
 
+static gint
+by_template_name (gconstpointer a, gconstpointer b)
+{
+  return strcmp (((const GstStaticPadTemplate *) a)->name_template,
+      ((const GstStaticPadTemplate *) b)->name_template);
+}
+
+/* Sorted: a registry read from its cache has them the other way round. */
 static void
 append_pads (GString *out, GstElementFactory *factory)
 {
-  const GList *l = gst_element_factory_get_static_pad_templates (factory);
+  g_autoptr (GList) templates = g_list_sort (g_list_copy ((GList *)
+      gst_element_factory_get_static_pad_templates (factory)),
+      by_template_name);
 
-  for (; l; l = l->next) {
+  for (GList *l = templates; l; l = l->next) {
     GstStaticPadTemplate *t = l->data;
     g_autoptr (GstCaps) caps = gst_static_pad_template_get_caps (t);
     const gchar *when = t->presence == GST_PAD_ALWAYS ? "always" :
