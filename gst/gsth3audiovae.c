@@ -348,15 +348,15 @@ gst_h3_audio_vae_emit (GstH3AudioVae *self, H3Tensor *samples, guint64 first,
 {
   GstH3Decoder *decoder = GST_H3_DECODER (self);
   GstBaseTransform *trans = GST_BASE_TRANSFORM (self);
-  guint64 decoded = MIN (end, first + h3_tensor_rows (samples)) - begin;
+  guint64 last = MIN (end, first + h3_tensor_rows (samples));
+  guint64 decoded = last > begin ? last - begin : 0;
   gsize size = (end - begin) * SAMPLE_BYTES;
   GstAllocator *allocator = NULL;
   GstAllocationParams params;
   GstMapInfo map;
   gboolean ok;
   g_autoptr (GstBuffer) out = NULL;
-  g_autoptr (H3Tensor) view =
-      h3_tensor_view_rows (samples, begin - first, decoded);
+  g_autoptr (H3Tensor) view = NULL;
 
   gst_base_transform_get_allocator (trans, &allocator, &params);
   out = gst_buffer_new_allocate (allocator, size, &params);
@@ -367,7 +367,10 @@ gst_h3_audio_vae_emit (GstH3AudioVae *self, H3Tensor *samples, guint64 first,
         "No buffer for %" G_GSIZE_FORMAT " bytes of samples.", size);
     return FALSE;
   }
-  h3_download (decoder->stream, map.data, view);
+  if (decoded > 0) {
+    view = h3_tensor_view_rows (samples, begin - first, decoded);
+    h3_download (decoder->stream, map.data, view);
+  }
   ok = h3_stream_synchronize (decoder->stream, error);
   memset (map.data + decoded * SAMPLE_BYTES, 0,
       (end - begin - decoded) * SAMPLE_BYTES);

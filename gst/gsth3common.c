@@ -16,13 +16,16 @@ unload (GstElement *element)
   GstH3Common *common = g_object_get_qdata (G_OBJECT (element), common_quark);
   GstH3Model *model = NULL;
 
-  /* in PAUSED and above a job may be using it */
-  if (common && GST_STATE (element) <= GST_STATE_READY &&
-      GST_STATE_PENDING (element) == GST_STATE_VOID_PENDING) {
-    g_mutex_lock (&common->lock);
-    model = common->model;
-    common->model = NULL;
-    g_mutex_unlock (&common->lock);
+  /* in PAUSED and above a job may be using it; holding the state lock, nobody
+   * can start one meanwhile */
+  if (common && GST_STATE_TRYLOCK (element)) {
+    if (GST_STATE (element) <= GST_STATE_READY &&
+        GST_STATE_PENDING (element) == GST_STATE_VOID_PENDING) {
+      g_mutex_lock (&common->lock);
+      model = g_steal_pointer (&common->model);
+      g_mutex_unlock (&common->lock);
+    }
+    GST_STATE_UNLOCK (element);
   }
   if (model)
     gst_h3_model_release (model, GST_H3_RESIDENCY_PIPELINE);
@@ -374,7 +377,7 @@ acquire_should_stop (gpointer data)
 {
   AcquireStop *stop = data;
 
-  return g_atomic_int_get (&stop->common->stopping) ||
+  return gst_h3_common_is_stopping (stop->common) ||
          (stop->job && stop->job->should_stop &&
              stop->job->should_stop (stop->job->user_data));
 }
@@ -428,13 +431,14 @@ gst_h3_common_acquire (GstH3Common *common, const H3Stop *job, GError **error)
   AcquireStop acquire_stop = { common, job };
   const H3Stop stop = { acquire_should_stop, &acquire_stop };
   GstH3Model *model, *spare = NULL;
+  gpointer loaded;
 
   g_mutex_lock (&common->lock);
-  model = common->model;
+  loaded = common->model ? gst_h3_model_get (common->model) : NULL;
   g_mutex_unlock (&common->lock);
-  if (model) {
-    g_atomic_int_set (&common->reported, FALSE);
-    return gst_h3_model_get (model);
+  if (loaded) {
+    gst_h3_common_begin (common);
+    return loaded;
   }
 
   model = acquire_model (common, &stop, error);
@@ -445,12 +449,12 @@ gst_h3_common_acquire (GstH3Common *common, const H3Stop *job, GError **error)
     spare = model; /* the preload got it at the same time */
   else
     common->model = model;
-  model = common->model;
+  loaded = gst_h3_model_get (common->model);
   g_mutex_unlock (&common->lock);
   if (spare)
     gst_h3_model_release (spare, GST_H3_RESIDENCY_PIPELINE);
-  g_atomic_int_set (&common->reported, FALSE);
-  return gst_h3_model_get (model);
+  gst_h3_common_begin (common);
+  return loaded;
 }
 
 static gpointer
@@ -487,6 +491,18 @@ stop_preload (GstH3Common *common)
 }
 
 /* --- state changes and failures --- */
+
+void
+gst_h3_common_begin (GstH3Common *common)
+{
+  g_atomic_int_set (&common->reported, FALSE);
+}
+
+gboolean
+gst_h3_common_is_stopping (GstH3Common *common)
+{
+  return g_atomic_int_get (&common->stopping);
+}
 
 void
 gst_h3_common_fail (GstH3Common *common, GError *error)

@@ -123,6 +123,12 @@ gpointer gst_h3_common_acquire (GstH3Common *common, const H3Stop *stop,
 gboolean gst_h3_common_check_workspace (GstH3Common *common,
     guint64 workspace, GError **error);
 
+/* After a flush: the next failure is a new one, and says so. */
+void gst_h3_common_begin (GstH3Common *common);
+
+/* TRUE from PAUSED→READY on until the next READY→PAUSED. */
+gboolean gst_h3_common_is_stopping (GstH3Common *common);
+
 /* Posts @error (consumed) once per failure, with the checkpoint and device in
  * the debug text; a cancelled one posts nothing. */
 void gst_h3_common_fail (GstH3Common *common, GError *error);

@@ -452,12 +452,14 @@ fail (Run *run, GError *error, guint generation)
   GstH3Denoise *self = run->self;
 
   g_mutex_lock (&self->lock);
-  if (self->generation == generation && self->flow == GST_FLOW_OK) {
-    self->flow = error->domain == GST_CORE_ERROR ? GST_FLOW_NOT_NEGOTIATED
-                                                 : GST_FLOW_ERROR;
+  /* what came after a flush has nothing to do with this job */
+  if (self->generation == generation) {
+    if (self->flow == GST_FLOW_OK) {
+      self->flow = error->domain == GST_CORE_ERROR ? GST_FLOW_NOT_NEGOTIATED
+                                                   : GST_FLOW_ERROR;
+    }
+    gst_h3_denoise_cancel_all (self);
   }
-  gst_h3_denoise_cancel_all (self);
-  g_cond_broadcast (&self->changed);
   g_mutex_unlock (&self->lock);
   gst_h3_common_fail (&self->common, g_error_copy (error));
   gst_h3_denoise_queue_event (self, gst_event_new_eos (), generation);

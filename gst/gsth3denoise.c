@@ -314,10 +314,14 @@ flush_stop (GstH3Denoise *self, GstEvent *event)
   for (guint i = 0; i < GST_H3_N_OUTPUTS; i++)
     gst_pad_push_event (self->outputs[i].pad, gst_event_ref (event));
   gst_event_unref (event);
+  gst_h3_common_begin (&self->common);
   g_mutex_lock (&self->lock);
-  self->flushing = FALSE;
-  gst_h3_denoise_outputs_reset (self, reset_time);
-  gst_h3_denoise_outputs_set_flushing (self, FALSE);
+  /* going to READY, nobody would work off what came in now */
+  if (!self->stop) {
+    self->flushing = FALSE;
+    gst_h3_denoise_outputs_reset (self, reset_time);
+    gst_h3_denoise_outputs_set_flushing (self, FALSE);
+  }
   g_mutex_unlock (&self->lock);
   gst_h3_denoise_outputs_resume (self);
   return TRUE;

@@ -180,7 +180,9 @@ should_stop (gpointer data)
 {
   GstH3TextEnc *self = data;
 
-  return g_atomic_int_get (&self->cancel);
+  /* a flush's end may take back what going to READY had set */
+  return g_atomic_int_get (&self->cancel) ||
+      gst_h3_common_is_stopping (&self->common);
 }
 
 static guint
@@ -393,17 +395,14 @@ gst_h3_text_enc_aggregate (GstAggregator *aggregator, gboolean timeout)
 {
   GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
   GstBuffer *buffer = gst_aggregator_pad_pop_buffer (self->sinkpad);
-  GstFlowReturn ret = GST_FLOW_OK;
+  GstFlowReturn ret;
 
   if (!buffer) {
     return gst_aggregator_pad_is_eos (self->sinkpad)
                ? take_eos (self)
                : GST_AGGREGATOR_FLOW_NEED_DATA;
   }
-  /* what GstAggregator makes of a GAP event: no prompt */
-  if (!GST_BUFFER_FLAG_IS_SET (buffer, GST_BUFFER_FLAG_GAP) ||
-      gst_buffer_get_size (buffer) > 0)
-    ret = take_buffer (self, buffer);
+  ret = take_buffer (self, buffer);
   gst_buffer_unref (buffer);
   return ret;
 }
@@ -427,7 +426,9 @@ gst_h3_text_enc_sink_event (GstAggregator *aggregator, GstAggregatorPad *pad,
       g_atomic_int_set (&self->cancel, TRUE);
       break;
     case GST_EVENT_TAG:
-      /* of the text's source, not of the clip */
+    case GST_EVENT_GAP:
+      /* of the text's source, not of the clip; and a gap is no prompt, nor can
+       * GstAggregator take one in a BYTES segment */
       gst_event_unref (event);
       return TRUE;
     default:
@@ -450,6 +451,7 @@ gst_h3_text_enc_flush (GstAggregator *aggregator)
   GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
 
   forget (self);
+  gst_h3_common_begin (&self->common);
   g_atomic_int_set (&self->cancel, FALSE);
   return GST_FLOW_OK;
 }

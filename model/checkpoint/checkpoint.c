@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct _H3Checkpoint {
   gchar *path; /* as given, for messages */
@@ -414,7 +415,9 @@ h3_checkpoint_open (const gchar *path, H3Partition partition, GError **error)
   c->path = g_strdup (path);
   c->video_shift = 12.0;
   c->audio_shift = 3.0;
-  if (g_stat (path, &st) < 0) {
+  /* a folder without permission would look empty */
+  if (g_stat (path, &st) < 0 ||
+      (S_ISDIR (st.st_mode) && g_access (path, R_OK | X_OK) < 0)) {
     gint code = errno == ENOENT || errno == ENOTDIR ? H3_ERROR_NOT_FOUND
                                                     : H3_ERROR_OPEN;
     g_set_error (error, H3_ERROR, code, "%s: cannot open (%s)", path,

@@ -125,28 +125,37 @@ h3_json_parse (const gchar *text, gsize length, const gchar *name,
   return json_node_ref (root);
 }
 
-JsonNode *
-h3_json_load (const gchar *path, GError **error)
+gboolean
+h3_text_file_load (const gchar *path, gchar **text, gsize *length,
+    GError **error)
 {
-  g_autofree gchar *text = NULL;
   g_autoptr (GError) local = NULL;
+  gboolean absent;
   GStatBuf st;
-  gsize length;
 
   if (g_stat (path, &st) == 0 &&
       (!S_ISREG (st.st_mode) || st.st_size > MAX_BYTES)) {
     g_set_error (error, H3_ERROR, H3_ERROR_OPEN,
         "%s: cannot open (no regular file, or larger than %d bytes)", path,
         MAX_BYTES);
-    return NULL;
+    return FALSE;
   }
-  if (!g_file_get_contents (path, &text, &length, &local)) {
-    gboolean absent =
-        g_error_matches (local, G_FILE_ERROR, G_FILE_ERROR_NOENT) ||
-        g_error_matches (local, G_FILE_ERROR, G_FILE_ERROR_NOTDIR);
-    g_set_error (error, H3_ERROR, absent ? H3_ERROR_NOT_FOUND : H3_ERROR_OPEN,
-        "%s: cannot open (%s)", path, local->message);
+  if (g_file_get_contents (path, text, length, &local))
+    return TRUE;
+  absent = g_error_matches (local, G_FILE_ERROR, G_FILE_ERROR_NOENT) ||
+           g_error_matches (local, G_FILE_ERROR, G_FILE_ERROR_NOTDIR);
+  g_set_error (error, H3_ERROR, absent ? H3_ERROR_NOT_FOUND : H3_ERROR_OPEN,
+      "%s: cannot open (%s)", path, local->message);
+  return FALSE;
+}
+
+JsonNode *
+h3_json_load (const gchar *path, GError **error)
+{
+  g_autofree gchar *text = NULL;
+  gsize length;
+
+  if (!h3_text_file_load (path, &text, &length, error))
     return NULL;
-  }
   return h3_json_parse (text, length, path, error);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Small JSON files of a checkpoint. Private to model/checkpoint. */
+/* Small text files of a checkpoint, JSON most of them. */
 #pragma once
 
 #include <json-glib/json-glib.h>
@@ -18,5 +18,17 @@ G_BEGIN_DECLS
 JsonNode *h3_json_parse (const gchar *text, gsize length, const gchar *name,
     GError **error);
 JsonNode *h3_json_load (const gchar *path, GError **error);
+
+/**
+ * h3_text_file_load:
+ * @text: (out) (transfer full): the file's bytes, and a NUL
+ *
+ * Never waits for a writer, as a FIFO's reader would, and takes no more than
+ * 64 MiB: names come from users and from downloads.
+ *
+ * Returns: FALSE with H3_ERROR_NOT_FOUND or H3_ERROR_OPEN
+ */
+gboolean h3_text_file_load (const gchar *path, gchar **text, gsize *length,
+    GError **error);
 
 G_END_DECLS

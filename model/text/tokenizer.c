@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/text/tokenizer.h"
 
+#include "model/checkpoint/json-file.h"
 #include "model/text/bpe.h"
 #include "model/text/control-tokens.h"
 #include "model/text/splitter.h"
@@ -49,16 +50,12 @@ read_file (const gchar *dir, const gchar *name, gchar **contents, gsize *size,
   g_autofree gchar *path = g_build_filename (dir, name, NULL);
   g_autoptr (GError) local = NULL;
 
-  if (g_file_get_contents (path, contents, size, &local))
+  if (h3_text_file_load (path, contents, size, &local))
     return TRUE;
-  g_set_error (error, H3_ERROR,
-      g_error_matches (local, G_FILE_ERROR, G_FILE_ERROR_NOENT) ||
-              g_error_matches (local, G_FILE_ERROR, G_FILE_ERROR_NOTDIR)
-          ? H3_ERROR_NOT_FOUND
-          : H3_ERROR_OPEN,
-      "%s: cannot open (%s); the tokenizer needs merges.txt, vocab.json and "
+  g_set_error (error, local->domain, local->code,
+      "%s; the tokenizer needs merges.txt, vocab.json and "
       "tokenizer_config.json",
-      path, local->message);
+      local->message);
   return FALSE;
 }
 

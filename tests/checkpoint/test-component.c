@@ -4,7 +4,9 @@
 
 #include "model/checkpoint/checkpoint.h"
 
+#include <errno.h>
 #include <glib/gstdio.h>
+#include <unistd.h>
 
 static H3Checkpoint *
 open_good (const gchar *path, H3Partition partition)
@@ -197,6 +199,10 @@ test_nothing (void)
   G_STMT_END
   REFUSED (absent, H3_ERROR_NOT_FOUND, absent);
   REFUSED (dir, H3_ERROR_WRONG_TYPE, dir, "looked for FL2VA/");
+  g_assert_cmpint (g_chmod (dir, 0), ==, 0);
+  if (g_access (dir, R_OK) != 0) /* root may read all */
+    REFUSED (dir, H3_ERROR_OPEN, dir, g_strerror (EACCES));
+  g_assert_cmpint (g_chmod (dir, 0700), ==, 0);
   h3_test_write_file (file, "x", 1);
   REFUSED (file, H3_ERROR_WRONG_TYPE, file, "no config.json");
 

@@ -176,6 +176,27 @@ test_video_length (void)
   }
 }
 
+/* A cut anywhere in the silence that length=video adds: 8 latents are 6400
+ * samples, and their 5 frames 6667. */
+static void
+test_skip_in_padding (void)
+{
+  static const guint skips[] = { 6399, 6400, 6401, 6666, 6667 };
+  gfloat data[2 * 8 * 8] = { 0, };
+  Latent latent = { .info = { .modality = GST_H3_MODALITY_AUDIO,
+                        .channels = 8, .audio_channels = 2, .frames = 8 },
+    .data = data, .bytes = sizeof data };
+
+  for (guint i = 0; i < G_N_ELEMENTS (skips); i++) {
+    g_autofree gchar *skip = g_strdup_printf ("%u", skips[i]);
+    g_autoptr (Decoder) decoder = decoder_new ("h3audiovae", NULL, "length",
+        "video", "skip-samples", skip, NULL);
+    g_autoptr (GBytes) got = decode (decoder, &latent);
+
+    g_assert_cmpuint (samples_of (got), ==, 6667 - skips[i]);
+  }
+}
+
 /* Off the front of the stream, not of every clip. */
 static void
 check_skip (const gchar *chunk, const gchar *skip_text, guint skip)
@@ -404,6 +425,7 @@ main (int argc, char **argv)
   g_test_add_func ("/audiovae/native-clips", test_native_clips);
   g_test_add_func ("/audiovae/video-length", test_video_length);
   g_test_add_func ("/audiovae/skip", test_skip);
+  g_test_add_func ("/audiovae/skip-in-padding", test_skip_in_padding);
   g_test_add_func ("/audiovae/flush", test_flush);
   g_test_add_func ("/audiovae/device-memory", test_device_memory);
   g_test_add_func ("/audiovae/job", test_job);

@@ -84,6 +84,14 @@ test_settings_while_playing (void)
   g_assert_cmpuint (element_stat (denoiser->element, "jobs-failed"), ==, 1);
   g_assert_cmpuint (gst_harness_buffers_received (denoiser->video), ==, 1);
 
+  /* after a flush, what is wrong again is said again */
+  gst_harness_push_event (denoiser->video, gst_event_new_flush_start ());
+  gst_harness_push_event (denoiser->video, gst_event_new_flush_stop (TRUE));
+  denoiser_send_header (denoiser);
+  denoiser_push (denoiser);
+  denoiser_assert_error (denoiser, GST_LIBRARY_ERROR,
+      GST_LIBRARY_ERROR_SETTINGS, "32");
+
   /* a flush makes it take prompts again */
   denoiser_set (denoiser, "width", "96", NULL);
   gst_harness_push_event (denoiser->video, gst_event_new_flush_start ());

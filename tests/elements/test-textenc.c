@@ -208,14 +208,42 @@ test_time (void)
 static void
 test_gap (void)
 {
-  g_autoptr (Encoder) encoder = encoder_new (GST_FORMAT_TIME);
+  GstFormat formats[] = { GST_FORMAT_BYTES, GST_FORMAT_TIME };
 
-  gst_harness_push_event (encoder->harness, gst_event_new_gap (0, GST_SECOND));
+  for (guint i = 0; i < G_N_ELEMENTS (formats); i++) {
+    g_autoptr (Encoder) encoder = encoder_new (formats[i]);
+
+    gst_harness_push_event (encoder->harness,
+        gst_event_new_gap (0, GST_SECOND));
+    push (encoder, "fox", 3);
+    push_eos (encoder);
+    gst_buffer_unref (gst_harness_pull (encoder->harness));
+    assert_eos (encoder);
+    g_assert_cmpuint (gst_harness_buffers_received (encoder->harness), ==, 1);
+  }
+}
+
+/* The error that needs no model is said again after a flush, too. */
+static void
+test_error_again (void)
+{
+  g_autoptr (Encoder) encoder = encoder_new (GST_FORMAT_TIME);
+  GstSegment segment;
+
+  gst_segment_init (&segment, GST_FORMAT_TIME);
+  for (guint i = 0; i < 2; i++) {
+    GstBuffer *huge = gst_buffer_new_allocate (NULL, 9 << 20, NULL);
+
+    gst_buffer_memset (huge, 0, 'x', 9 << 20);
+    gst_harness_push (encoder->harness, huge);
+    assert_error (encoder, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT, "8 MiB");
+    gst_harness_push_event (encoder->harness, gst_event_new_flush_start ());
+    gst_harness_push_event (encoder->harness, gst_event_new_flush_stop (TRUE));
+    gst_harness_push_event (encoder->harness,
+        gst_event_new_segment (&segment));
+  }
   push (encoder, "fox", 3);
   gst_buffer_unref (gst_harness_pull (encoder->harness));
-  push_eos (encoder);
-  assert_eos (encoder);
-  g_assert_cmpuint (gst_harness_buffers_received (encoder->harness), ==, 1);
 }
 
 static void
@@ -529,6 +557,7 @@ main (int argc, char **argv)
   g_test_add_func ("/textenc/bytes", test_bytes);
   g_test_add_func ("/textenc/time", test_time);
   g_test_add_func ("/textenc/gap", test_gap);
+  g_test_add_func ("/textenc/error-again", test_error_again);
   g_test_add_func ("/textenc/no-prompt", test_no_prompt);
   g_test_add_func ("/textenc/nul", test_nul);
   g_test_add_func ("/textenc/empty", test_empty);

@@ -3,6 +3,7 @@
 #include <glib/gstdio.h>
 #include <json-glib/json-glib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "model/text/presentation.h"
 #include "tests/text/text-tests.h"
@@ -562,6 +563,14 @@ test_missing_files (void)
   g_assert_null (h3_tokenizer_load (dir, &error));
   g_assert_error (error, H3_ERROR, H3_ERROR_NOT_FOUND);
   g_assert_nonnull (strstr (error->message, "vocab.json"));
+  g_clear_error (&error);
+
+  /* a FIFO has no writer to wait for */
+  g_assert_cmpint (g_remove (merges), ==, 0);
+  g_assert_cmpint (mkfifo (merges, 0600), ==, 0);
+  g_assert_null (h3_tokenizer_load (dir, &error));
+  g_assert_error (error, H3_ERROR, H3_ERROR_OPEN);
+  g_assert_nonnull (strstr (error->message, merges));
 
   g_assert_cmpint (g_remove (merges), ==, 0);
   g_assert_cmpint (g_rmdir (dir), ==, 0);
