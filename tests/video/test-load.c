@@ -5,7 +5,8 @@
 
 #include "fill-model.h"
 #include "test-video.h"
-#include "tests/tools/h3-test.h"
+#include "model/video/video-private.h"
+#include "tests/tools/h3-test-device.h"
 
 /* Small enough to decode often, with the release's tile: both dialects of the
  * configuration say the same. */
@@ -99,6 +100,72 @@ test_narrow_type (gconstpointer data)
       (gsize) 3 * a->frames * a->height * a->width, 1e-6);
   fill_delete (narrow);
   fill_delete (wide);
+}
+
+/* A device like the CPU whose products have float16 operands; on a GPU they
+ * have them anyway. */
+static H3VideoVae *
+load_rounded (const gchar *dir, GError **error)
+{
+  g_autoptr (H3Device) device = h3_test_device_new (1);
+  g_autoptr (H3Checkpoint) checkpoint =
+      h3_checkpoint_open (dir, H3_PARTITION_FL2VA, error);
+
+  if (!checkpoint)
+    return NULL;
+  device->vae_dtype = H3_DTYPE_F16;
+  return h3_video_vae_load (checkpoint, device, NULL, NULL, NULL, error);
+}
+
+/* video-vae.md 7.1: the blocks' products and post_quant_conv are rounded, the
+ * two projections around them are not. */
+static void
+test_rounded (void)
+{
+  g_autoptr (GPtrArray) tensors = fill_tensors (&small_model);
+  gchar *dir = fill_write_official (&small_model, tensors, FILL_F32, NULL);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (H3VideoVae) vae = load_rounded (dir, &error);
+  const FillTensor *w2 =
+      fill_find (tensors, "decoder.transformer_blocks.1.ff.w2.weight");
+  const H3Tensor *got;
+  g_autoptr (H3Stream) stream = NULL;
+  g_autofree gfloat *values = NULL;
+
+  g_assert_no_error (error);
+  g_assert_cmpint (vae->post_quant.weight->tensor->dtype, ==, H3_DTYPE_F16);
+  g_assert_cmpint (vae->x_embedder.weight->tensor->dtype, ==, H3_DTYPE_F32);
+  g_assert_cmpint (vae->proj_out.weight->tensor->dtype, ==, H3_DTYPE_F32);
+  g_assert_cmpint (vae->blocks[0].norm1->dtype, ==, H3_DTYPE_F32);
+  for (gint i = 0; i < small_model.layers; i++) {
+    const H3VideoBlock *b = &vae->blocks[i];
+
+    g_assert_cmpint (b->qkv.weight->tensor->dtype, ==, H3_DTYPE_F16);
+    g_assert_cmpint (b->out.weight->tensor->dtype, ==, H3_DTYPE_F16);
+    g_assert_cmpint (b->w1.weight->tensor->dtype, ==, H3_DTYPE_F16);
+  }
+  got = vae->blocks[1].w2.weight->tensor;
+  stream = h3_stream_new (got->device, &error);
+  g_assert_no_error (error);
+  values = h3_test_to_host (stream, got);
+  for (gint64 i = 0; i < h3_tensor_size (got); i++)
+    g_assert_cmpfloat (values[i], ==, fill_round (w2->values[i], FILL_F16));
+  fill_delete (dir);
+}
+
+static void
+test_rounded_overflow (void)
+{
+  g_autoptr (GPtrArray) tensors = fill_tensors (&small_model);
+  g_autoptr (GError) error = NULL;
+  gchar *dir;
+
+  fill_find (tensors, QKV)->values[5] = 70000;
+  dir = fill_write_official (&small_model, tensors, FILL_F32, NULL);
+  g_assert_null (load_rounded (dir, &error));
+  h3_test_assert_h3_error (error, H3_ERROR_NUMERIC, QKV, "1 of its numbers",
+      "float16");
+  fill_delete (dir);
 }
 
 static void
@@ -475,6 +542,8 @@ add_load_tests (void)
       test_narrow_type);
   g_test_add_data_func ("/video/load/bf16", GINT_TO_POINTER (FILL_BF16),
       test_narrow_type);
+  g_test_add_func ("/video/load/rounded", test_rounded);
+  g_test_add_func ("/video/load/rounded/overflow", test_rounded_overflow);
   g_test_add_func ("/video/load/plan", test_plan);
   g_test_add_func ("/video/load/short-configuration", test_short_configuration);
   g_test_add_func ("/video/load/encoder-is-not-read", test_encoder_is_not_read);
