@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* One lock guards the tables of this file. It is held for bookkeeping only,
- * never while a model loads, and nothing else is locked under it. */
+/* One lock guards the tables of this file. It is held for bookkeeping and while
+ * a device starts, never while a model loads, and nothing else is locked under
+ * it. */
 #include "gst/gsth3runtime.h"
 
 #include "cpu/h3-cpu.h"
+#include "cuda/h3-cuda.h"
 
 GST_DEBUG_CATEGORY (gst_h3_runtime_debug);
 #define GST_CAT_DEFAULT gst_h3_runtime_debug
@@ -39,16 +41,7 @@ static GHashTable *models; /* key -> GstH3Model */
 
 /* --- devices --- */
 
-static gboolean
-no_cuda (GError **error)
-{
-  g_set_error_literal (error, H3_ERROR, H3_ERROR_NOT_FOUND,
-      "backend=cuda is not in this build of the plugin; use backend=auto or "
-      "backend=cpu");
-  return FALSE;
-}
-
-/* The backend that "auto" means here. */
+/* Makes "auto" what $H3_BACKEND says. */
 static gboolean
 choose_backend (GstH3Backend *backend, GError **error)
 {
@@ -65,17 +58,54 @@ choose_backend (GstH3Backend *backend, GError **error)
       return FALSE;
     }
   }
-  if (*backend == GST_H3_BACKEND_CUDA)
-    return no_cuda (error);
-  *backend = GST_H3_BACKEND_CPU;
   return TRUE;
+}
+
+/* With the lock held: the device of that backend, made when it is first asked
+ * for. NULL with @error. */
+static DeviceEntry *
+device_of (GstH3Backend backend, gint ordinal, GError **error)
+{
+  DeviceEntry *entry;
+  H3Device *device;
+
+  for (guint i = 0; i < devices->len; i++) {
+    entry = g_ptr_array_index (devices, i);
+    if (entry->backend == backend && entry->ordinal == ordinal)
+      return entry;
+  }
+  device = backend == GST_H3_BACKEND_CUDA ? h3_cuda_open_device (ordinal, error)
+                                          : h3_cpu_device_new (0, error);
+  if (!device)
+    return NULL;
+  entry = g_new0 (DeviceEntry, 1);
+  entry->backend = backend;
+  entry->ordinal = ordinal;
+  entry->device = device;
+  entry->given_up = g_array_new (FALSE, FALSE, sizeof (guint64));
+  g_ptr_array_add (devices, entry);
+  GST_INFO ("computing on %s", device->name);
+  return entry;
+}
+
+/* With the lock held: a usable GPU, else the CPU. */
+static DeviceEntry *
+best_device (gint ordinal, GError **error)
+{
+  g_autoptr (GError) reason = NULL;
+  DeviceEntry *entry = device_of (GST_H3_BACKEND_CUDA, ordinal, &reason);
+
+  if (entry)
+    return entry;
+  GST_INFO ("no GPU: %s", reason->message);
+  return device_of (GST_H3_BACKEND_CPU, ordinal, error);
 }
 
 H3Device *
 gst_h3_runtime_get_device (GstH3Backend backend, gint ordinal, GError **error)
 {
-  DeviceEntry *entry = NULL;
-  H3Device *device = NULL;
+  DeviceEntry *entry;
+  H3Device *device;
 
   if (!choose_backend (&backend, error))
     return NULL;
@@ -83,21 +113,8 @@ gst_h3_runtime_get_device (GstH3Backend backend, gint ordinal, GError **error)
   g_mutex_lock (&lock);
   if (!devices)
     devices = g_ptr_array_new ();
-  for (guint i = 0; i < devices->len && !entry; i++) {
-    DeviceEntry *other = g_ptr_array_index (devices, i);
-
-    if (other->backend == backend && other->ordinal == ordinal)
-      entry = other;
-  }
-  if (!entry && (device = h3_cpu_device_new (0, error))) {
-    entry = g_new0 (DeviceEntry, 1);
-    entry->backend = backend;
-    entry->ordinal = ordinal;
-    entry->device = device;
-    entry->given_up = g_array_new (FALSE, FALSE, sizeof (guint64));
-    g_ptr_array_add (devices, entry);
-    GST_INFO ("computing on %s", device->name);
-  }
+  entry = backend == GST_H3_BACKEND_AUTO ? best_device (ordinal, error)
+                                         : device_of (backend, ordinal, error);
   device = entry ? h3_device_ref (entry->device) : NULL;
   g_mutex_unlock (&lock);
   return device;

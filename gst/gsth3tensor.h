@@ -8,8 +8,8 @@
 
 G_BEGIN_DECLS
 
-/* A buffer with one GstH3Memory over @tensor's data, which it keeps alive. Host
- * devices only today. */
+/* A buffer with one GstH3Memory over @tensor's data, which it keeps alive. What
+ * computes @tensor must have finished. */
 GstBuffer *gst_h3_tensor_to_buffer (H3Tensor *tensor);
 
 /**
