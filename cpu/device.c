@@ -82,14 +82,42 @@ h3_cpu_finalize (H3Device *device)
   g_free (device);
 }
 
+/* Tasks that are skipped once the stream is to stop. */
+typedef struct {
+  const H3Stop *stop;
+  H3CpuTask task;
+  gconstpointer data;
+  gint *stopped; /* atomic */
+} Stoppable;
+
+static void
+stoppable_task (gconstpointer data, gint64 index, gpointer scratch)
+{
+  const Stoppable *s = data;
+
+  if (g_atomic_int_get (s->stopped))
+    return;
+  if (h3_stop_requested (s->stop, NULL))
+    g_atomic_int_set (s->stopped, TRUE);
+  else
+    s->task (s->data, index, scratch);
+}
+
 void
 h3_cpu_for (H3Stream *stream, gint64 n, gsize scratch_bytes, H3CpuTask task,
     gconstpointer data)
 {
   guint workers = ((H3CpuDevice *) stream->device)->workers;
+  gint stopped = FALSE;
+  const Stoppable stoppable = { stream->stop, task, data, &stopped };
+  gboolean ran;
 
-  if (!h3_cpu_pool_run (workers, n, scratch_bytes, task, data,
-          &((H3CpuStream *) stream)->scratch))
+  ran = h3_cpu_pool_run (workers, n, scratch_bytes,
+      stream->stop ? stoppable_task : task,
+      stream->stop ? &stoppable : data, &((H3CpuStream *) stream)->scratch);
+  if (stopped)
+    h3_stream_fail (stream, H3_ERROR_CANCELLED, "stopped");
+  if (!ran)
     h3_stream_fail (stream, H3_ERROR_NO_SPACE,
         "no memory for %" G_GSIZE_FORMAT " bytes of scratch", scratch_bytes);
 }

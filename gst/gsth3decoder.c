@@ -15,7 +15,9 @@ gst_h3_decoder_should_stop (gpointer user_data)
 {
   GstH3Decoder *self = user_data;
 
+  /* the end of a flush may take back what going to READY had set */
   return g_atomic_int_get (&self->cancel) ||
+         gst_h3_common_is_stopping (&self->common) ||
          (g_atomic_int_get (&self->ending) && self->next_unit > 0);
 }
 
@@ -173,6 +175,7 @@ gst_h3_decoder_open_clip (GstH3Decoder *self, GError **error)
     return FALSE;
   if (!self->stream && !(self->stream = h3_stream_new (device, error)))
     return FALSE;
+  h3_stream_set_stop (self->stream, &self->stop);
   gst_h3_decoder_place_clip (self, self->input);
   if (!klass->begin (self, model, latent, &self->total_units, error))
     return FALSE;
@@ -452,6 +455,7 @@ gst_h3_decoder_sink_event (GstBaseTransform *trans, GstEvent *event)
   if (type == GST_EVENT_FLUSH_STOP) {
     gst_h3_decoder_drop_clip (self);
     gst_h3_decoder_forget_timeline (self);
+    gst_h3_common_begin (&self->common);
     g_atomic_int_set (&self->cancel, FALSE);
   }
   return ret;

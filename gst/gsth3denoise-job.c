@@ -297,8 +297,10 @@ compute (Run *run, const H3Stop *stop, H3Tensor **video, H3Tensor **audio,
     return FALSE;
   good = gst_h3_runtime_take_turn (self->common.device, stop, error);
   if (good) {
+    h3_stream_set_stop (self->stream, stop);
     good = h3_denoise (run->transformer, self->stream, &run->clip.request,
         embeds, NULL, step_done, run, stop, NULL, video, audio, error);
+    h3_stream_set_stop (self->stream, NULL);
     gst_h3_runtime_end_turn (self->common.device);
   }
   h3_tensor_unref (embeds);

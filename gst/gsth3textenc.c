@@ -215,9 +215,11 @@ encode (GstH3TextEnc *self, const gchar *text, gsize size, const H3Stop *stop,
   if (!h3_presentation_t2va (models->tokenizer, text, size, max_tokens (self),
           &presentation, error))
     return NULL;
+  h3_stream_set_stop (self->stream, stop);
   embeds = h3_text_model_encode (models->text, self->stream,
       (const gint32 *) presentation.ids->data, presentation.ids->len, stop,
       NULL, error);
+  h3_stream_set_stop (self->stream, NULL);
   h3_presentation_clear (&presentation);
   return embeds;
 }

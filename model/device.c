@@ -65,6 +65,13 @@ h3_stream_check (H3Stream *stream, GError **error)
   return FALSE;
 }
 
+void
+h3_stream_set_stop (H3Stream *stream, const H3Stop *stop)
+{
+  g_clear_error (&stream->error);
+  stream->stop = stop;
+}
+
 gboolean
 h3_stream_synchronize (H3Stream *stream, GError **error)
 {

@@ -37,7 +37,8 @@ typedef enum {
  * H3StopFunc:
  *
  * Asked between transformer blocks, decoder windows and the like, from the
- * computing thread. TRUE ends the computation with H3_ERROR_CANCELLED.
+ * computing thread, and from those that help it (h3_stream_set_stop). TRUE ends
+ * the computation with H3_ERROR_CANCELLED.
  */
 typedef gboolean (*H3StopFunc) (gpointer user_data);
 

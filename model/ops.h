@@ -351,6 +351,7 @@ struct _H3Device {
 struct _H3Stream {
   H3Device *device; /* owned */
   GError *error;    /* the first failure, or NULL; owned */
+  const H3Stop *stop; /* h3_stream_set_stop() */
 };
 
 H3Device *h3_device_ref (H3Device *device);
@@ -366,6 +367,17 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Stream, h3_stream_free)
 gboolean h3_stream_synchronize (H3Stream *stream, GError **error);
 /* The same without waiting: failures known so far, and usable again too. */
 gboolean h3_stream_check (H3Stream *stream, GError **error);
+/**
+ * h3_stream_set_stop:
+ * @stop: (nullable): stays the caller's, and valid until another one is set
+ *
+ * Lets a device end in the middle of an operation, which takes minutes for a
+ * large clip on a CPU: once @stop asks, what is left of the work on the stream
+ * may be skipped, and the stream fails with H3_ERROR_CANCELLED. @stop is then
+ * asked from any thread, and once it asked to stop must do so until another is
+ * set. Forgets an earlier failure.
+ */
+void h3_stream_set_stop (H3Stream *stream, const H3Stop *stop);
 /* For devices and wrappers: keep @code and the message when it is the first. */
 void h3_stream_fail (H3Stream *stream, H3Error code, const gchar *format, ...)
     G_GNUC_PRINTF (3, 4);

@@ -186,6 +186,29 @@ test_ready (void)
   g_bytes_unref (want);
 }
 
+/* A picture so large that one transformer block takes very long. */
+static void
+test_inside_a_block (void)
+{
+  g_autoptr (Denoiser) denoiser =
+      denoiser_new ("t2va", "width", "2048", "height", "2048", NULL);
+  GBytes *want = reference_clip ();
+  gint64 start;
+
+  denoiser_drop_messages (denoiser);
+  g_assert_cmpint (denoiser_push (denoiser), ==, GST_FLOW_OK);
+  denoiser_wait_running (denoiser);
+  g_usleep (2 * G_USEC_PER_SEC);
+  denoiser_set (denoiser, "width", "96", "height", "64", NULL);
+  start = g_get_monotonic_time ();
+  cancel_job (denoiser, 0, TRUE);
+  wait_canceled (denoiser);
+  g_assert_cmpint (g_get_monotonic_time () - start, <, 3 * SOON);
+  g_assert_cmpint (denoiser_push (denoiser), ==, GST_FLOW_OK);
+  g_assert_true (g_bytes_equal (denoiser_pull (denoiser, NULL, NULL), want));
+  g_bytes_unref (want);
+}
+
 static GstPadProbeReturn
 answer_eos (GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
@@ -294,6 +317,7 @@ add_cancel_tests (void)
   g_test_add_func ("/denoise/cancel/flush-while-blocked",
       test_flush_while_blocked);
   g_test_add_func ("/denoise/cancel/ready", test_ready);
+  g_test_add_func ("/denoise/cancel/inside-a-block", test_inside_a_block);
   g_test_add_func ("/denoise/cancel/downstream-eos", test_downstream_eos);
   g_test_add_func ("/denoise/cancel/downstream-eos-on-one",
       test_downstream_eos_on_one);

@@ -3,6 +3,7 @@
  * the operations are made of. */
 #include <glib/gstdio.h>
 
+#include "cpu/cpu.h"
 #include "cpu/mathf.h"
 #include "cpu/memory.h"
 #include "cpu/pool.h"
@@ -275,6 +276,51 @@ pool (void)
   }
 }
 
+typedef struct {
+  gint64 tasks; /* 0: ask to stop */
+  gint ran;
+} Stopping;
+
+static gboolean
+enough (gpointer data)
+{
+  return g_atomic_int_get (&((Stopping *) data)->ran) >=
+         ((Stopping *) data)->tasks;
+}
+
+static void
+counted_task (gconstpointer data, gint64 index, gpointer scratch)
+{
+  g_atomic_int_inc (&((Stopping *) data)->ran);
+}
+
+/* A stream's stop ends an operation between its tasks, and the stream works
+ * again once another is set. */
+static void
+stop_inside (Ops *ops)
+{
+  g_autoptr (H3Stream) stream = h3_stream_new (ops->device, NULL);
+  Stopping stopping = { 10, 0 };
+  const H3Stop stop = { enough, &stopping };
+  g_autoptr (GError) error = NULL;
+
+  h3_stream_set_stop (stream, &stop);
+  h3_cpu_for (stream, 100000, 0, counted_task, &stopping);
+  /* threads that asked before the tenth ran may still run one each */
+  g_assert_cmpint (stopping.ran, >=, 10);
+  g_assert_cmpint (stopping.ran, <, 100);
+  g_assert_false (h3_stream_synchronize (stream, &error));
+  g_assert_error (error, H3_ERROR, H3_ERROR_CANCELLED);
+  h3_cpu_for (stream, 100, 0, counted_task, &stopping);
+
+  h3_stream_set_stop (stream, NULL);
+  g_assert_true (h3_stream_check (stream, NULL));
+  stopping.ran = 0;
+  h3_cpu_for (stream, 100, 0, counted_task, &stopping);
+  g_assert_cmpint (stopping.ran, ==, 100);
+  g_assert_true (h3_stream_synchronize (stream, NULL));
+}
+
 /* Scratch that cannot be had is a failure, not an abort. */
 static void
 pool_no_space (void)
@@ -350,6 +396,7 @@ main (int argc, char **argv)
   ops_add ("/device/first-failure", test_first_failure);
   ops_add ("/device/other-device", test_other_device);
   ops_add ("/device/memory", test_memory_info);
+  ops_add ("/device/stop-inside", stop_inside);
   g_test_add_func ("/device/memory/limits", memory_info);
   g_test_add_func ("/device/views-outside", outside_views);
   g_test_add_func ("/device/settings", settings);
