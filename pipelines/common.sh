@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # What the pipelines in this folder share; they source it.
 #   $prompt       the first argument, or a prompt of the demo's little language
+#   quoted TEXT   TEXT as a property's value, whatever characters it has
 #   $H3_SETTINGS  properties of h3src; the default suits the checkpoint in demo/
 # shellcheck shell=sh disable=SC2034
 set -eu
+trap 'exit 130' INT # so that dash runs what is trapped at EXIT
 
 prompt=${1:-a red circle moves right on a blue background, high tone}
 : "${H3_SETTINGS:=width=96 height=64 frames=22 steps=8}"
 
+# gst-launch-1.0 unquotes a value twice: its parser, then the string itself.
+quoted () {
+  set -- "$(printf %sx "$1" |
+    LC_ALL=C sed -e 's/[^A-Za-z0-9]/\\&/g' -e '$!s/$/\\/' -e 's/["\\]/\\&/g')"
+  printf '"\\"%s\\""' "${1%x}" # without the x, no newline at the end is lost
+}
+
 # A tree that was built but not installed: use its plugin.
-if [ -z "${GST_PLUGIN_PATH_1_0-}" ]; then
-  GST_PLUGIN_PATH_1_0=$(cd "$(dirname "$0")/../build/gst" 2>/dev/null && pwd) || :
-  export GST_PLUGIN_PATH_1_0
+if [ -z "${GST_PLUGIN_PATH_1_0-}" ] &&
+  built=$(cd "$(dirname "$0")/../build/gst" 2>/dev/null && pwd); then
+  export GST_PLUGIN_PATH_1_0="$built${GST_PLUGIN_PATH:+:$GST_PLUGIN_PATH}"
 fi

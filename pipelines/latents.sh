@@ -11,14 +11,14 @@ trap 'rm -f "$file"' EXIT
 printf %s "$prompt" >"$file"
 # shellcheck disable=SC2086
 gst-launch-1.0 -e \
-  filesrc location="$file" ! text/x-raw,format=utf8 ! \
+  filesrc location="$(quoted "$file")" ! text/x-raw,format=utf8 ! \
     h3textenc ! h3denoise name=d $H3_SETTINGS \
-  d.video ! gdppay ! filesink location="$out.video" \
-  d.audio ! gdppay ! filesink location="$out.audio"
+  d.video ! gdppay ! filesink location="$(quoted "$out.video")" \
+  d.audio ! gdppay ! filesink location="$(quoted "$out.audio")"
 
 gst-launch-1.0 -e \
-  filesrc location="$out.video" ! gdpdepay ! h3videovae ! queue ! \
+  filesrc location="$(quoted "$out.video")" ! gdpdepay ! h3videovae ! queue ! \
     x264enc bitrate=8000 ! h264parse ! mux. \
-  filesrc location="$out.audio" ! gdpdepay ! h3audiovae ! queue ! \
+  filesrc location="$(quoted "$out.audio")" ! gdpdepay ! h3audiovae ! queue ! \
     audioconvert ! audio/x-raw,format=S24LE ! flacenc ! mux. \
-  matroskamux name=mux ! filesink location="$out.mkv"
+  matroskamux name=mux ! filesink location="$(quoted "$out.mkv")"

@@ -6,9 +6,9 @@
 
 # shellcheck disable=SC2086
 exec gst-launch-1.0 -e \
-  h3src name=h3 prompt="$prompt" $H3_SETTINGS \
+  h3src name=h3 prompt="$(quoted "$prompt")" $H3_SETTINGS \
   h3.video ! queue ! x264enc bitrate=8000 speed-preset=medium key-int-max=48 ! \
     h264parse ! mux. \
   h3.audio ! queue ! audioresample ! audioconvert ! opusenc bitrate=160000 ! \
     opusparse ! mux. \
-  matroskamux name=mux ! filesink location="${2:-clip.mkv}"
+  matroskamux name=mux ! filesink location="$(quoted "${2:-clip.mkv}")"

@@ -14,10 +14,10 @@ set -- "" "${2:-clip.mp4}"
 
 # shellcheck disable=SC2086
 gst-launch-1.0 -e \
-  filesrc location="$file" ! text/x-raw,format=utf8 ! \
+  filesrc location="$(quoted "$file")" ! text/x-raw,format=utf8 ! \
     h3textenc ! h3denoise name=d $H3_SETTINGS \
   d.video ! h3videovae ! queue max-size-buffers=16 ! x264enc bitrate=8000 ! \
     h264parse ! mux.video_0 \
   d.audio ! h3audiovae skip-samples=1024 ! queue ! audioconvert ! \
     avenc_aac bitrate=192000 ! aacparse ! mux.audio_0 \
-  mp4mux name=mux faststart=true ! filesink location="$2"
+  mp4mux name=mux faststart=true ! filesink location="$(quoted "$2")"

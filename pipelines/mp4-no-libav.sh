@@ -6,9 +6,10 @@
 
 # shellcheck disable=SC2086
 exec gst-launch-1.0 -e \
-  h3src name=h3 prompt="$prompt" skip-samples=1600 $H3_SETTINGS \
+  h3src name=h3 prompt="$(quoted "$prompt")" skip-samples=1600 $H3_SETTINGS \
   h3.video ! queue ! x264enc bitrate=8000 key-int-max=48 ! h264parse ! \
     mux.video_0 \
   h3.audio ! queue ! audioconvert ! voaacenc bitrate=128000 ! aacparse ! \
     mux.audio_0 \
-  mp4mux name=mux faststart=true ! filesink location="${2:-clip.mp4}"
+  mp4mux name=mux faststart=true ! \
+    filesink location="$(quoted "${2:-clip.mp4}")"

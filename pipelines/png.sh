@@ -6,6 +6,6 @@
 
 # shellcheck disable=SC2086
 exec gst-launch-1.0 -e \
-  h3src name=h3 prompt="$prompt" $H3_SETTINGS \
+  h3src name=h3 prompt="$(quoted "$prompt")" $H3_SETTINGS \
   h3.video ! video/x-raw,format=RGB ! pngenc ! \
-    multifilesink location="${2:-frame}%04d.png"
+    multifilesink location="$(quoted "${2:-frame}%04d.png")"

@@ -6,6 +6,7 @@
 
 # shellcheck disable=SC2086
 exec gst-launch-1.0 -e \
-  h3src name=h3 prompt="$prompt" $H3_SETTINGS \
-  h3.video ! video/x-raw,format=NV12 ! filesink location="${2:-clip}.nv12" \
-  h3.audio ! filesink location="${2:-clip}.f32"
+  h3src name=h3 prompt="$(quoted "$prompt")" $H3_SETTINGS \
+  h3.video ! video/x-raw,format=NV12 ! \
+    filesink location="$(quoted "${2:-clip}.nv12")" \
+  h3.audio ! filesink location="$(quoted "${2:-clip}.f32")"

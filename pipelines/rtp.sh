@@ -11,7 +11,7 @@ port=${3:-5004}
 
 # shellcheck disable=SC2086
 exec gst-launch-1.0 -e \
-  h3src name=h3 prompt="$prompt" $H3_SETTINGS \
+  h3src name=h3 prompt="$(quoted "$prompt")" $H3_SETTINGS \
   h3.video ! queue ! \
     x264enc tune=zerolatency speed-preset=veryfast bitrate=4000 \
       key-int-max=24 ! queue max-size-time=60000000000 max-size-bytes=0 \

@@ -16,10 +16,10 @@ fi | awk 'NF { printf "[%02d:%02d.00]%s\n", n / 60, n % 60, $0; n++ }' >"$prompt
 
 # shellcheck disable=SC2086
 gst-launch-1.0 -e \
-  filesrc location="$prompts" ! subparse ! text/x-raw,format=utf8 ! \
-    h3textenc ! h3denoise name=d $H3_SETTINGS \
+  filesrc location="$(quoted "$prompts")" ! subparse ! \
+    text/x-raw,format=utf8 ! h3textenc ! h3denoise name=d $H3_SETTINGS \
   d.video ! h3videovae ! queue max-size-buffers=16 ! \
     x264enc bitrate=8000 key-int-max=48 ! h264parse ! mux.video_0 \
   d.audio ! h3audiovae length=video skip-samples=1024 ! queue ! audioconvert ! \
     avenc_aac bitrate=192000 ! aacparse ! mux.audio_0 \
-  mp4mux name=mux faststart=true ! filesink location="$2"
+  mp4mux name=mux faststart=true ! filesink location="$(quoted "$2")"

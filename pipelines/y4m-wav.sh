@@ -6,7 +6,7 @@
 
 # shellcheck disable=SC2086
 exec gst-launch-1.0 -e \
-  h3src name=h3 prompt="$prompt" $H3_SETTINGS \
+  h3src name=h3 prompt="$(quoted "$prompt")" $H3_SETTINGS \
   h3.video ! video/x-raw,format=I420 ! y4menc ! \
-    filesink location="${2:-clip}.y4m" \
-  h3.audio ! wavenc ! filesink location="${2:-clip}.wav"
+    filesink location="$(quoted "${2:-clip}.y4m")" \
+  h3.audio ! wavenc ! filesink location="$(quoted "${2:-clip}.wav")"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Every script in pipelines/ runs, and its file holds what it says. */
+#include <glib/gstdio.h>
 #include <gst/gst.h>
 
 #include "pipeline-test.h"
@@ -87,6 +88,51 @@ check_kind (gconstpointer data)
   g_assert_cmpint (media->first_audio, <=, kind->latest_start);
   if (kind->tagged)
     g_assert_cmpstr (media->colorimetry, ==, "bt709");
+}
+
+/* Whatever a prompt and a path hold, they arrive as they are. */
+static void
+test_texts (void)
+{
+  static const gchar *const prompts[] = { "a \"red\" circle's $HOME & `ls` ! x",
+    "two\nlines and a tab\t, one \" quote, \\ at the end \\", "NULL",
+    "\"in quotes\"", "-dash, gr\303\266\303\237er, \344\270\200 {%s} \n" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (prompts); i++) {
+    g_autofree gchar *path =
+        run_script ("mp4.sh", prompts[i], "o\"dd 'name' \\ $x.mp4");
+    g_autofree gchar *bytes = NULL;
+    gsize n, length = strlen (prompts[i]);
+    gboolean found = FALSE;
+
+    g_assert_true (g_file_get_contents (path, &bytes, &n, NULL));
+    /* the description tag: size, "data", type 1, language 0, text */
+    for (gsize k = 16; !found && k + length <= n; k++)
+      found = memcmp (bytes + k, prompts[i], length) == 0 &&
+              memcmp (bytes + k - 12, "data\0\0\0\1\0\0\0\0", 12) == 0 &&
+              GST_READ_UINT32_BE (bytes + k - 16) == length + 16;
+    g_test_message ("prompt %u", i);
+    g_assert_true (found);
+    g_assert_cmpint (g_unlink (path), ==, 0);
+  }
+}
+
+/* quickstart.sh looks where it shall write before it installs anything. */
+static void
+test_quickstart_refuses (void)
+{
+  g_autofree gchar *path = script_path ("quickstart.sh");
+  g_autofree gchar *missing = test_path ("missing/clip.mp4");
+  const gchar *const outs[] = { missing, test_dir };
+
+  for (guint i = 0; i < G_N_ELEMENTS (outs); i++) {
+    const gchar *argv[] = { path, PROMPT, outs[i], NULL };
+    g_autoptr (Result) result = run (argv, NULL, 0);
+
+    g_assert_cmpint (result->status, ==, 1);
+    g_assert_nonnull (strstr (result->output, "Cannot write"));
+    g_assert_nonnull (strstr (result->output, outs[i]));
+  }
 }
 
 static void
@@ -286,6 +332,8 @@ main (int argc, char **argv)
     g_autofree gchar *name = g_strconcat ("/scripts/", kinds[i].script, NULL);
     g_test_add_data_func (name, &kinds[i], check_kind);
   }
+  g_test_add_func ("/scripts/texts", test_texts);
+  g_test_add_func ("/scripts/quickstart.sh/refuses", test_quickstart_refuses);
   g_test_add_func ("/scripts/mp4-elements.sh", test_elements);
   g_test_add_func ("/scripts/several.sh", test_several);
   g_test_add_func ("/scripts/raw.sh", test_raw);
