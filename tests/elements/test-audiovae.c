@@ -109,9 +109,9 @@ test_caps (void)
 static void
 test_chunks (void)
 {
-  static const gchar *const chunks[] = { "16", "17", "33", "34" };
-  static const guint n_buffers[] = { 3, 2, 2, 1 };
-  g_autoptr (Latent) latent = latent_short (34);
+  static const gchar *const chunks[] = { "16", "17", "18" };
+  static const guint n_buffers[] = { 2, 2, 1 };
+  g_autoptr (Latent) latent = latent_short (18);
   g_autoptr (GBytes) want = decode_native (latent);
 
   for (guint i = 0; i < G_N_ELEMENTS (chunks); i++) {
@@ -227,7 +227,6 @@ static void
 test_skip (void)
 {
   check_skip ("256", "1024", 1024);
-  check_skip ("16", "1600", 1600);
   check_skip ("16", "12800", 12800); /* just the first chunk */
   check_skip ("16", "14000", 14000); /* more than a clip */
 }
