@@ -342,16 +342,20 @@ conv_transpose1d (H3Stream *stream, const H3ConvTranspose1dArgs *args)
         h3_cuda_conv_transpose1d (HANDLE (stream), args, w));
 }
 
-/* Long sequences that cuDNN has an engine for; short, causal and grouped ones on
- * our own tensor-core kernel; the rest by plain loops. */
+/* The fastest first: our kernel for Hopper; cuDNN's engine for long sequences on
+ * other GPUs; our kernel for any tensor core; the rest by plain loops. */
 static void
 attention (H3Stream *stream, const H3AttentionArgs *args)
 {
   cudaError_t err;
 
-  if (!h3_cuda_enter (stream) || h3_cuda_sdpa_run (stream, args))
+  if (!h3_cuda_enter (stream))
     return;
-  err = h3_cuda_attention_mma (HANDLE (stream), args);
+  err = h3_cuda_attention_sm90 (HANDLE (stream), args);
+  if (err == cudaErrorNotSupported && h3_cuda_sdpa_run (stream, args))
+    return;
+  if (err == cudaErrorNotSupported)
+    err = h3_cuda_attention_mma (HANDLE (stream), args);
   if (err == cudaErrorNotSupported)
     err = h3_cuda_attention_any (HANDLE (stream), args);
   h3_cuda_ok (stream, "attention", err);
@@ -377,6 +381,19 @@ gated_residual (H3Stream *stream, H3Tensor *x, const H3Tensor *branch,
 {
   RUN ("gated_residual",
       h3_cuda_gated_residual (HANDLE (stream), x, branch, table, rows, gate));
+}
+
+/* Rows without padding between them go in one piece: row by row, into memory
+ * that is not pinned, takes many times as long. */
+static cudaError_t
+copy_plane (cudaStream_t stream, gpointer to, gint stride, const guint8 *from,
+    gint width, gint height)
+{
+  if (stride == width)
+    return cudaMemcpyAsync (to, from, (gsize) width * height,
+        cudaMemcpyDeviceToHost, stream);
+  return cudaMemcpy2DAsync (to, stride, from, width, width, height,
+      cudaMemcpyDeviceToHost, stream);
 }
 
 /* Rows of host frames are copied out of a frame made on the device. */
@@ -435,8 +452,8 @@ emit_picture (H3Stream *stream, const H3EmitPictureArgs *args)
     return;
   for (gint i = 0; i < n_planes; i++)
     if (!h3_cuda_ok (stream, "emit_picture",
-            cudaMemcpy2DAsync (p->plane[i], p->stride[i], plane[i], stride[i],
-                width[i], height[i], cudaMemcpyDeviceToHost, HANDLE (stream))))
+            copy_plane (HANDLE (stream), p->plane[i], p->stride[i], plane[i],
+                width[i], height[i])))
       return;
 }
 

@@ -5,7 +5,9 @@
 #include "cuda/kernel.cuh"
 
 #define THREADS 256
-#define KEPT 4 /* groups of eight that a thread keeps */
+#define KEPT 4        /* groups of eight that a thread keeps */
+#define WARP_KEPT 8   /* and a lane, where a warp has a row to itself */
+#define WARPS 4
 
 /* What modulates a row; table NULL: nothing. */
 typedef struct {
@@ -61,6 +63,44 @@ rms_norm (TY *y, const TX *x, const float *weight, float eps,
   }
 }
 
+/* Short rows, without modulation: a warp for each, which needs no barrier. */
+template <typename TY, typename TX>
+__global__ void __launch_bounds__ (WARPS * H3_WARP)
+rms_norm_short (TY *y, const TX *x, const float *weight, float eps, int cols,
+    gint64 rows)
+{
+  gint64 row = (gint64) blockIdx.x * WARPS + threadIdx.x / H3_WARP;
+  int lane = threadIdx.x % H3_WARP;
+  float v[WARP_KEPT][8];
+  float sum = 0.0f;
+
+  if (row >= rows)
+    return;
+#pragma unroll
+  for (int k = 0; k < WARP_KEPT; k++)
+    if ((k * H3_WARP + lane) * 8 < cols)
+      load8 (x + row * cols + (k * H3_WARP + lane) * 8, v[k]);
+#pragma unroll
+  for (int k = 0; k < WARP_KEPT; k++)
+    if ((k * H3_WARP + lane) * 8 < cols)
+#pragma unroll
+      for (int j = 0; j < 8; j++)
+        sum += v[k][j] * v[k][j];
+  float rstd = rsqrtf (warp_sum (sum) / cols + eps);
+#pragma unroll
+  for (int k = 0; k < WARP_KEPT; k++) {
+    int i = (k * H3_WARP + lane) * 8;
+    float w[8];
+    if (i >= cols)
+      continue;
+    load8 (weight + i, w);
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+      v[k][j] = v[k][j] * rstd * w[j];
+    store8 (y + row * cols + i, v[k]);
+  }
+}
+
 template <typename TY, typename TX>
 __global__ void __launch_bounds__ (THREADS)
 rms_norm_any (TY *y, const TX *x, const float *weight, float eps,
@@ -111,7 +151,11 @@ h3_cuda_rms_norm (H3CudaStreamHandle stream, const H3RmsNormArgs *a)
   fast = cols <= (gint64) threads * 8 * KEPT && threads <= THREADS &&
       whole (cols, a->x->data, a->y->data, w, m.table);
   H3_WITH_TYPE (a->y->dtype, TY, H3_WITH_TYPE (a->x->dtype, TX,
-      if (fast)
+      if (fast && !m.table && cols <= H3_WARP * 8 * WARP_KEPT)
+        rms_norm_short<<<blocks_for (rows, WARPS), WARPS * H3_WARP, 0,
+            stream>>> ((TY *) a->y->data, (const TX *) a->x->data, w, a->eps,
+            cols, rows);
+      else if (fast)
         rms_norm<<<rows, threads, 0, stream>>> ((TY *) a->y->data,
             (const TX *) a->x->data, w, a->eps, m, cols);
       else
