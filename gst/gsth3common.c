@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gst/gsth3common.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 
 #define GST_CAT_DEFAULT gst_h3_runtime_debug
@@ -199,17 +200,41 @@ gst_h3_common_get_property (GstH3Common *common, guint prop_id, GValue *value)
 
 /* --- the checkpoint and the device --- */
 
-/* The demo that came with the plugin: installed, else in the source tree. */
+/* Where the demo that came with the plugin is: installed, else in the source
+ * tree. */
+static const gchar *const demo_places[] = { H3_DEMO_INSTALLED, H3_DEMO_SOURCE };
+
 static gchar *
 demo_path (void)
 {
-  const gchar *places[] = { H3_DEMO_INSTALLED, H3_DEMO_SOURCE };
-
-  for (guint i = 0; i < G_N_ELEMENTS (places); i++) {
-    if (g_file_test (places[i], G_FILE_TEST_IS_DIR))
-      return g_strdup (places[i]);
+  for (guint i = 0; i < G_N_ELEMENTS (demo_places); i++) {
+    if (g_file_test (demo_places[i], G_FILE_TEST_IS_DIR))
+      return g_strdup (demo_places[i]);
   }
   return NULL;
+}
+
+static gboolean
+same_folder (const gchar *a, const gchar *b)
+{
+  GStatBuf sa, sb;
+
+  return g_stat (a, &sa) == 0 && g_stat (b, &sb) == 0 &&
+         sa.st_ino == sb.st_ino && sa.st_dev == sb.st_dev;
+}
+
+/* Whether somebody names that demo by hand, perhaps without FL2VA. */
+static gboolean
+names_demo (const gchar *path)
+{
+  g_autofree gchar *below = g_build_filename (path, "FL2VA", NULL);
+
+  for (guint i = 0; i < G_N_ELEMENTS (demo_places); i++) {
+    if (same_folder (path, demo_places[i]) ||
+        same_folder (below, demo_places[i]))
+      return TRUE;
+  }
+  return FALSE;
 }
 
 static gchar *
@@ -223,8 +248,10 @@ choose_path (GstH3Common *common, GError **error)
   GST_OBJECT_UNLOCK (common->element);
   if (!path)
     path = g_strdup (g_getenv ("H3_MODEL_PATH"));
-  if (path && *path)
+  if (path && *path) {
+    common->is_demo = names_demo (path);
     return path;
+  }
   g_free (path);
   path = demo_path ();
   if (!path) {

@@ -71,7 +71,7 @@ struct _GstH3Common {
   H3Checkpoint *checkpoint;
   H3Device *device;
   guint64 weight_bytes;
-  gboolean is_demo;  /* nobody named a checkpoint: the one shipped with us */
+  gboolean is_demo;  /* the checkpoint shipped with us, named or not */
   gchar *path;       /* where the checkpoint is */
   gchar *model_name; /* for people and metadata: its last path components */
 

@@ -353,9 +353,10 @@ test_model_message (void)
   gst_message_unref (message);
 }
 
-/* Nobody names a checkpoint: the demo, said on the bus, at its own size. */
+/* Nobody names a checkpoint, or somebody names the demo: the demo, said on the
+ * bus, at its own size. */
 static void
-test_demo (void)
+test_demo (gconstpointer path)
 {
   GstElement *element = gst_element_factory_make ("h3denoise", NULL);
   GstBus *bus = gst_bus_new ();
@@ -365,6 +366,7 @@ test_demo (void)
   GstPad *pad = gst_element_get_static_pad (element, "video");
   GstCaps *caps;
 
+  g_object_set (element, "model-path", path, NULL);
   gst_element_set_bus (element, bus);
   g_assert_cmpint (gst_element_set_state (element, GST_STATE_READY), ==,
       GST_STATE_CHANGE_SUCCESS);
@@ -400,5 +402,7 @@ add_setting_tests (void)
   g_test_add_func ("/denoise/settings/residency", test_residency);
   g_test_add_func ("/denoise/settings/preload", test_preload);
   g_test_add_func ("/denoise/settings/model-message", test_model_message);
-  g_test_add_func ("/denoise/settings/demo", test_demo);
+  g_test_add_data_func ("/denoise/settings/demo", NULL, test_demo);
+  g_test_add_data_func ("/denoise/settings/demo-named", h3_test_demo_dir (),
+      test_demo);
 }
