@@ -301,6 +301,23 @@ test_rtp (void)
   g_assert_cmpint (packets, >=, 30);
 }
 
+/* embed.c is a program as the README shows it. */
+static void
+test_embed (void)
+{
+  static const gchar *const bad[] = { "H3_MODEL_PATH=/nowhere", NULL };
+  const gchar *argv[] = { g_getenv ("H3_EMBED"), PROMPT, NULL };
+  g_autoptr (Result) good_run = run (argv, NULL, 0);
+  g_autoptr (Result) bad_run = run (argv, bad, 0);
+
+  assert_ok (good_run);
+  g_assert_nonnull (strstr (good_run->output, "denoise: 20 of 20\n"));
+  g_assert_nonnull (strstr (good_run->output, "frame 22: 18432 bytes\n"));
+  g_assert_null (strstr (good_run->output, "frame 23"));
+  g_assert_cmpint (bad_run->status, ==, 1);
+  g_assert_nonnull (strstr (bad_run->output, "/nowhere: cannot open"));
+}
+
 /* No script without a test. */
 static void
 test_all_scripts (void)
@@ -342,6 +359,7 @@ main (int argc, char **argv)
   g_test_add_func ("/scripts/hls.sh", test_hls);
   g_test_add_func ("/scripts/latents.sh", test_latents);
   g_test_add_func ("/scripts/rtp.sh", test_rtp);
+  g_test_add_func ("/scripts/embed.c", test_embed);
   g_test_add_func ("/scripts/all", test_all_scripts);
   return test_end ();
 }
