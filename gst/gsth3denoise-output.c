@@ -394,13 +394,18 @@ push_buffer (GstH3Denoise *self, GstH3Output *output, GstBuffer *buffer)
 {
   GstClockTime pts = GST_BUFFER_PTS (buffer);
   GstClockTime end = pts + GST_BUFFER_DURATION (buffer);
+  GstFlowReturn ret;
 
   GST_LOG_OBJECT (output->pad, "pushing %" GST_PTR_FORMAT, buffer);
   g_mutex_lock (&self->lock);
   output->position = pts;
   output->end = end;
   g_mutex_unlock (&self->lock);
-  take_flow (self, output, gst_pad_push (output->pad, buffer));
+  ret = gst_pad_push (output->pad, buffer);
+  take_flow (self, output, ret);
+  /* who has enough waits for the stream's end, as it gets from any source */
+  if (ret == GST_FLOW_EOS)
+    gst_pad_push_event (output->pad, gst_event_new_eos ());
 }
 
 static void

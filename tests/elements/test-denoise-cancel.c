@@ -242,6 +242,20 @@ push_until_refused (Denoiser *denoiser)
 
 /* Downstream has enough, on both pads: so has upstream, and no error. */
 static void
+assert_eos_event (GstHarness *harness)
+{
+  gboolean eos = FALSE;
+
+  while (!eos) {
+    GstEvent *event = gst_harness_pull_event (harness);
+
+    g_assert_nonnull (event);
+    eos = GST_EVENT_TYPE (event) == GST_EVENT_EOS;
+    gst_event_unref (event);
+  }
+}
+
+static void
 test_downstream_eos (void)
 {
   g_autoptr (Denoiser) denoiser = denoiser_new ("t2va", NULL);
@@ -249,6 +263,8 @@ test_downstream_eos (void)
   answer_eos_on (denoiser, "video");
   answer_eos_on (denoiser, "audio");
   g_assert_cmpint (push_until_refused (denoiser), ==, GST_FLOW_EOS);
+  assert_eos_event (denoiser->video);
+  assert_eos_event (denoiser->audio);
   g_assert_null (gst_bus_pop_filtered (denoiser->bus, GST_MESSAGE_ERROR));
 }
 
@@ -263,6 +279,7 @@ test_downstream_eos_on_one (void)
     g_assert_cmpint (denoiser_push (denoiser), ==, GST_FLOW_OK);
     gst_buffer_unref (gst_harness_pull (denoiser->video));
   }
+  assert_eos_event (denoiser->audio);
 }
 
 static void
