@@ -2,13 +2,13 @@
 # What the pipelines in this folder share; they source it.
 #   $prompt       the first argument, or a prompt of the demo's little language
 #   quoted TEXT   TEXT as a property's value, whatever characters it has
-#   $H3_SETTINGS  properties of h3src; the default suits the checkpoint in demo/
+#   $H3_SETTINGS  more properties of h3src, or of h3denoise where that is used
 # shellcheck shell=sh disable=SC2034
 set -eu
 trap 'exit 130' INT # so that dash runs what is trapped at EXIT
 
 prompt=${1:-a red circle moves right on a blue background, high tone}
-: "${H3_SETTINGS:=width=96 height=64 frames=22 steps=8}"
+: "${H3_SETTINGS=}"
 
 # gst-launch-1.0 unquotes a value twice: its parser, then the string itself.
 quoted () {
