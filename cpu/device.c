@@ -113,8 +113,8 @@ h3_cpu_for (H3Stream *stream, gint64 n, gsize scratch_bytes, H3CpuTask task,
   gboolean ran;
 
   ran = h3_cpu_pool_run (workers, n, scratch_bytes,
-      stream->stop ? stoppable_task : task,
-      stream->stop ? &stoppable : data, &((H3CpuStream *) stream)->scratch);
+      stream->stop ? stoppable_task : task, stream->stop ? &stoppable : data,
+      &((H3CpuStream *) stream)->scratch);
   if (stopped)
     h3_stream_fail (stream, H3_ERROR_CANCELLED, "stopped");
   if (!ran)

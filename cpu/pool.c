@@ -32,8 +32,9 @@ static struct {
   GMutex lifecycle;   /* taken before lock; ref and unref */
 } pool;
 
-gpointer
-h3_cpu_scratch_get (H3CpuScratch *scratch, gsize bytes)
+/* At least @bytes, 64-byte aligned, or NULL when there is no memory. */
+static gpointer
+scratch_get (H3CpuScratch *scratch, gsize bytes)
 {
   if (bytes > scratch->size) {
     h3_cpu_scratch_clear (scratch);
@@ -60,7 +61,7 @@ work_on (Job *job, H3CpuScratch *scratch)
   gint64 i;
 
   if (job->scratch_bytes &&
-      !(memory = h3_cpu_scratch_get (scratch, job->scratch_bytes))) {
+      !(memory = scratch_get (scratch, job->scratch_bytes))) {
     g_atomic_int_set (&job->failed, TRUE);
     return;
   }

@@ -12,8 +12,6 @@ typedef struct {
   gsize size;
 } H3CpuScratch;
 
-/* At least @bytes, 64-byte aligned, or NULL when there is no memory. */
-gpointer h3_cpu_scratch_get (H3CpuScratch *scratch, gsize bytes);
 void h3_cpu_scratch_clear (H3CpuScratch *scratch);
 
 /* @scratch: as many bytes as were asked for, not initialised */

@@ -43,8 +43,7 @@ struct _GstH3Decoder {
   guint64 units;    /* frames or samples it gave so far, and will give */
   guint64 total_units;
   GstH3ProgressReport progress;
-  gint64 clip_started; /* monotonic us; without the time spent pushing */
-  gint64 decode_us;
+  gint64 decode_us; /* without the time spent pushing */
 
   /* the timeline: unit @base_unit of the stream is at @base_time */
   guint64 next_unit, base_unit;

@@ -71,8 +71,7 @@ push_segment (GstH3Denoise *self, GstH3Output *output)
   if (output->segment)
     return;
   gst_segment_init (&segment, GST_FORMAT_TIME);
-  output->segment =
-      push_item (self, output, gst_event_new_segment (&segment));
+  output->segment = push_item (self, output, gst_event_new_segment (&segment));
 }
 
 /* A STREAM_START or SEGMENT that never left the queue must come again. */

@@ -24,8 +24,9 @@ static const GstCode codes[] = {
   [H3_ERROR_CANCELLED] = { gst_library_error_quark, GST_LIBRARY_ERROR_FAILED },
 };
 
-void
-gst_h3_error_to_gst (const GError *error, GQuark *domain, gint *code)
+/* What @error becomes: a GStreamer domain and its code. */
+static void
+error_to_gst (const GError *error, GQuark *domain, gint *code)
 {
   if (error->domain == H3_ERROR && error->code >= 0 &&
       error->code < G_N_ELEMENTS (codes)) {
@@ -52,7 +53,7 @@ gst_h3_element_error (GstElement *element, const GError *error,
 
   if (g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED))
     return;
-  gst_h3_error_to_gst (error, &domain, &code);
+  error_to_gst (error, &domain, &code);
   gst_element_message_full (element, GST_MESSAGE_ERROR, domain, code,
       g_strdup (error->message), g_strdup (debug), __FILE__, GST_FUNCTION,
       __LINE__);

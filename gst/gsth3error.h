@@ -19,7 +19,4 @@ G_BEGIN_DECLS
 void gst_h3_element_error (GstElement *element, const GError *error,
     const gchar *debug);
 
-/* What @error becomes: a GStreamer domain and its code. */
-void gst_h3_error_to_gst (const GError *error, GQuark *domain, gint *code);
-
 G_END_DECLS

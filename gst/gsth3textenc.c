@@ -182,7 +182,7 @@ should_stop (gpointer data)
 
   /* a flush's end may take back what going to READY had set */
   return g_atomic_int_get (&self->cancel) ||
-      gst_h3_common_is_stopping (&self->common);
+         gst_h3_common_is_stopping (&self->common);
 }
 
 static guint
@@ -574,8 +574,7 @@ gst_h3_text_enc_class_init (GstH3TextEncClass *klass)
   gst_element_class_add_static_pad_template_with_gtype (element_class,
       &src_template, GST_TYPE_AGGREGATOR_PAD);
   gst_element_class_set_static_metadata (element_class,
-      "MiniMax H3 text encoder",
-      "Filter/Converter/Text",
+      "MiniMax H3 text encoder", "Filter/Converter/Text",
       "Turns text prompts into the prompt embeddings of MiniMax H3, one buffer "
       "a prompt: all text of a BYTES stream is one prompt, each buffer of a "
       "TIME stream is one",

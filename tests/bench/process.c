@@ -46,7 +46,7 @@ run_once (char **argv, Run *run)
   }
   run->wall = now () - start;
   run->cpu = usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
-      1e-6 * (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+             1e-6 * (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
   run->rss_mb = usage.ru_maxrss / 1024.0;
   if (!WIFEXITED (status) || WEXITSTATUS (status) != 0) {
     fprintf (stderr, "%s: ended with status %d\n", argv[0], status);

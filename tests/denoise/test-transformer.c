@@ -243,8 +243,10 @@ forward (gsize conditions_v, gsize conditions_a, gboolean look)
         h3_transformer_config (transformer)->hidden);
   got_v = h3_test_to_host (d.stream, video_out);
   got_a = h3_test_to_host (d.stream, audio_out);
-  h3_test_assert_close (got_v, want_v + conditions_v * cols_v, p.video_rows * cols_v, TOLERANCE);
-  h3_test_assert_close (got_a, want_a + conditions_a * cols_a, p.audio_rows * cols_a, TOLERANCE);
+  h3_test_assert_close (got_v, want_v + conditions_v * cols_v,
+      p.video_rows * cols_v, TOLERANCE);
+  h3_test_assert_close (got_a, want_a + conditions_a * cols_a,
+      p.audio_rows * cols_a, TOLERANCE);
 }
 
 static void
@@ -376,8 +378,7 @@ test_chunks (void)
   for (guint i = 0; i < G_N_ELEMENTS (chunks); i++) {
     g_autofree gfloat *got = run_block (transformer, &d, 100, chunks[i]);
 
-    h3_test_assert_close (got, whole, 100 * 48,
-        h3_test_tolerance (1e-6, 5e-3));
+    h3_test_assert_close (got, whole, 100 * 48, h3_test_tolerance (1e-6, 5e-3));
   }
 }
 

@@ -25,8 +25,8 @@ static void
 append_enum (GString *out, GParamSpec *spec)
 {
   GEnumClass *class = G_PARAM_SPEC_ENUM (spec)->enum_class;
-  const GEnumValue *def = g_enum_get_value (class,
-      G_PARAM_SPEC_ENUM (spec)->default_value);
+  const GEnumValue *def =
+      g_enum_get_value (class, G_PARAM_SPEC_ENUM (spec)->default_value);
 
   g_string_append_printf (out, "one of ");
   for (guint i = 0; i < class->n_values; i++)
@@ -35,12 +35,12 @@ append_enum (GString *out, GParamSpec *spec)
   g_string_append_printf (out, " | `%s`", def ? def->value_nick : "?");
 }
 
-#define RANGE(T, t, format, cast) \
-  if (G_IS_PARAM_SPEC_##T (spec)) { \
-    GParamSpec##t *s = G_PARAM_SPEC_##T (spec); \
-    g_string_append_printf (out, #format " to " #format " | `" #format "`", \
-        (cast) s->minimum, (cast) s->maximum, (cast) s->default_value); \
-    return; \
+#define RANGE(T, t, format, cast)                                              \
+  if (G_IS_PARAM_SPEC_##T (spec)) {                                            \
+    GParamSpec##t *s = G_PARAM_SPEC_##T (spec);                                \
+    g_string_append_printf (out, format " to " format " | `" format "`",       \
+        (cast) s->minimum, (cast) s->maximum, (cast) s->default_value);        \
+    return;                                                                    \
   }
 
 /* "range | default" */
@@ -71,12 +71,12 @@ append_type (GString *out, GParamSpec *spec)
         s->min_den, s->max_num, s->max_den, s->def_num, s->def_den);
     return;
   }
-  RANGE (INT, Int, %d, gint)
-  RANGE (UINT, UInt, %u, guint)
-  RANGE (INT64, Int64, %lld, long long)
-  RANGE (UINT64, UInt64, %llu, unsigned long long)
-  RANGE (DOUBLE, Double, %g, gdouble)
-  RANGE (FLOAT, Float, %g, gdouble)
+  RANGE (INT, Int, "%d", gint)
+  RANGE (UINT, UInt, "%u", guint)
+  RANGE (INT64, Int64, "%lld", long long)
+  RANGE (UINT64, UInt64, "%llu", unsigned long long)
+  RANGE (DOUBLE, Double, "%g", gdouble)
+  RANGE (FLOAT, Float, "%g", gdouble)
   g_string_append_printf (out, "%s | ", g_type_name (spec->value_type));
 }
 
@@ -103,9 +103,8 @@ append_properties (GString *out, GObjectClass *class)
   g_autofree GParamSpec **specs = g_object_class_list_properties (class, &n);
 
   qsort (specs, n, sizeof *specs, by_name);
-  g_string_append (out,
-      "| property | what | values | default | may change |\n"
-      "|---|---|---|---|---|\n");
+  g_string_append (out, "| property | what | values | default | may change |\n"
+                        "|---|---|---|---|---|\n");
   for (guint i = 0; i < n; i++) {
     GType owner = specs[i]->owner_type;
 
@@ -131,15 +130,18 @@ by_template_name (gconstpointer a, gconstpointer b)
 static void
 append_pads (GString *out, GstElementFactory *factory)
 {
-  g_autoptr (GList) templates = g_list_sort (g_list_copy ((GList *)
-      gst_element_factory_get_static_pad_templates (factory)),
-      by_template_name);
+  g_autoptr (GList) templates =
+      g_list_sort (g_list_copy (
+                       (GList *) gst_element_factory_get_static_pad_templates (
+                           factory)),
+          by_template_name);
 
   for (GList *l = templates; l; l = l->next) {
     GstStaticPadTemplate *t = l->data;
     g_autoptr (GstCaps) caps = gst_static_pad_template_get_caps (t);
-    const gchar *when = t->presence == GST_PAD_ALWAYS ? "always" :
-        t->presence == GST_PAD_REQUEST ? "on request" : "sometimes";
+    const gchar *when = t->presence == GST_PAD_ALWAYS    ? "always"
+                        : t->presence == GST_PAD_REQUEST ? "on request"
+                                                         : "sometimes";
 
     g_string_append_printf (out, "Pad `%s` (%s, %s):\n\n```\n",
         t->name_template, t->direction == GST_PAD_SINK ? "sink" : "source",
@@ -151,7 +153,7 @@ append_pads (GString *out, GstElementFactory *factory)
 
       s[strlen (s) - 1] = '\0';
       if (f && !gst_caps_features_is_equal (f,
-              GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY)) {
+                   GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY)) {
         g_autofree gchar *fs = gst_caps_features_to_string (f);
         gchar *comma = strchr (s, ',');
         g_string_append_printf (out, "%.*s(%s)%s\n",
@@ -165,24 +167,27 @@ append_pads (GString *out, GstElementFactory *factory)
   }
 }
 
+/* Its own, then those of the classes of ours that it is made from. */
 static void
 append_signals (GString *out, GType type)
 {
   guint n;
   g_autofree guint *ids = g_signal_list_ids (type, &n);
+  GType parent = g_type_parent (type);
 
   for (guint i = 0; i < n; i++) {
     GSignalQuery q;
 
     g_signal_query (ids[i], &q);
     g_string_append_printf (out, "%s `%s` (",
-        q.signal_flags & G_SIGNAL_ACTION ? "Action" : "Signal",
-        q.signal_name);
+        q.signal_flags & G_SIGNAL_ACTION ? "Action" : "Signal", q.signal_name);
     for (guint k = 0; k < q.n_params; k++)
       g_string_append_printf (out, "%s%s", k ? ", " : "",
           g_type_name (q.param_types[k] & ~G_SIGNAL_TYPE_STATIC_SCOPE));
     g_string_append_printf (out, ") → %s\n\n", g_type_name (q.return_type));
   }
+  if (g_str_has_prefix (g_type_name (parent), "GstH3"))
+    append_signals (out, parent);
 }
 
 static gchar *
@@ -288,8 +293,10 @@ main (int argc, char **argv)
   }
   if (g_str_equal (page, fresh))
     return 0;
-  fprintf (stderr, "%s is not what the elements are; renew it with\n"
-      "  %s %s --write\n", argv[1], argv[0], argv[1]);
+  fprintf (stderr,
+      "%s is not what the elements are; renew it with\n"
+      "  %s %s --write\n",
+      argv[1], argv[0], argv[1]);
   print_first_difference (page, fresh);
   return 1;
 }

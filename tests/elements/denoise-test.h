@@ -25,8 +25,8 @@ typedef struct {
  * gst_util_set_object_arg(): name, value, ..., NULL. */
 Denoiser *denoiser_new (const gchar *request, ...) G_GNUC_NULL_TERMINATED;
 /* In NULL, nothing linked but what denoiser_start() links. */
-Denoiser *denoiser_new_stopped (const gchar *request, ...)
-    G_GNUC_NULL_TERMINATED;
+Denoiser *denoiser_new_stopped (const gchar *request,
+    ...) G_GNUC_NULL_TERMINATED;
 /* Links and goes to PLAYING; @audio: link that pad too. */
 void denoiser_start (Denoiser *denoiser, gboolean audio);
 void denoiser_free (Denoiser *denoiser);

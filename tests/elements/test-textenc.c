@@ -239,8 +239,7 @@ test_error_again (void)
     assert_error (encoder, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT, "8 MiB");
     gst_harness_push_event (encoder->harness, gst_event_new_flush_start ());
     gst_harness_push_event (encoder->harness, gst_event_new_flush_stop (TRUE));
-    gst_harness_push_event (encoder->harness,
-        gst_event_new_segment (&segment));
+    gst_harness_push_event (encoder->harness, gst_event_new_segment (&segment));
   }
   push (encoder, "fox", 3);
   gst_buffer_unref (gst_harness_pull (encoder->harness));

@@ -132,8 +132,8 @@ pull_bytes (GstElement *pipeline, GstElement *sink, GByteArray *pending,
     if (!sample)
       g_error ("%s ended after %u of %" G_GSIZE_FORMAT " bytes of a clip",
           GST_OBJECT_NAME (sink), pending->len, bytes);
-    g_assert_true (gst_buffer_map (gst_sample_get_buffer (sample), &map,
-            GST_MAP_READ));
+    g_assert_true (
+        gst_buffer_map (gst_sample_get_buffer (sample), &map, GST_MAP_READ));
     g_byte_array_append (pending, map.data, map.size);
     gst_buffer_unmap (gst_sample_get_buffer (sample), &map);
   }
