@@ -169,6 +169,9 @@ stream_free (H3Stream *stream)
   g_mutex_lock (&device->lock);
   g_ptr_array_remove_fast (device->streams, cuda);
   g_mutex_unlock (&device->lock);
+  for (guint i = 0; i < H3_CUDA_AHEAD; i++)
+    if (cuda->paces[i])
+      cudaEventDestroy (cuda->paces[i]);
   cudaStreamDestroy (cuda->handle);
   g_free (cuda);
 }
@@ -342,6 +345,28 @@ conv_transpose1d (H3Stream *stream, const H3ConvTranspose1dArgs *args)
         h3_cuda_conv_transpose1d (HANDLE (stream), args, w));
 }
 
+/* The host waits here, and here alone, when it is far ahead: so that what asks to
+ * stop between blocks ends within a few of them, while the device always has the
+ * next block's work waiting. */
+static void
+pace (H3Stream *stream)
+{
+  H3CudaStream *cuda = (H3CudaStream *) stream;
+  cudaEvent_t *event = &cuda->paces[cuda->n_paces++ % H3_CUDA_AHEAD];
+
+  if (!*event) {
+    if (!h3_cuda_ok (stream, "creating an event",
+            cudaEventCreateWithFlags (event,
+                cudaEventDisableTiming | cudaEventBlockingSync)))
+      return;
+  } else if (!h3_cuda_ok (stream, "waiting for a block",
+                 cudaEventSynchronize (*event))) {
+    return;
+  }
+  h3_cuda_ok (stream, "recording an event",
+      cudaEventRecord (*event, cuda->handle));
+}
+
 /* The fastest first: our kernel for Hopper; cuDNN's engine for long sequences on
  * other GPUs; our kernel for any tensor core; the rest by plain loops. */
 static void
@@ -353,12 +378,13 @@ attention (H3Stream *stream, const H3AttentionArgs *args)
     return;
   err = h3_cuda_attention_sm90 (HANDLE (stream), args);
   if (err == cudaErrorNotSupported && h3_cuda_sdpa_run (stream, args))
-    return;
+    err = cudaSuccess;
   if (err == cudaErrorNotSupported)
     err = h3_cuda_attention_mma (HANDLE (stream), args);
   if (err == cudaErrorNotSupported)
     err = h3_cuda_attention_any (HANDLE (stream), args);
-  h3_cuda_ok (stream, "attention", err);
+  if (h3_cuda_ok (stream, "attention", err))
+    pace (stream);
 }
 
 static void

@@ -9,6 +9,9 @@
 
 G_BEGIN_DECLS
 
+/* Attentions, which is to say blocks, that the host enqueues ahead at most. */
+#define H3_CUDA_AHEAD 1
+
 #define H3_CUBLAS_WORKSPACE ((gsize) 64 << 20)
 
 typedef struct _H3CudaProducts H3CudaProducts; /* linear.c */
@@ -38,6 +41,8 @@ typedef struct {
   H3CudaScratch picture;    /* a frame on its way to the host */
   H3CudaScratch sdpa;       /* cuDNN's workspace */
   H3CudaScratch bad_row;    /* gint32: a row number was outside */
+  cudaEvent_t paces[H3_CUDA_AHEAD]; /* behind the last attentions */
+  guint n_paces;
 } H3CudaStream;
 
 static inline H3CudaDevice *

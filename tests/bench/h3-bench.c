@@ -147,11 +147,40 @@ forward_flop (const H3TransformerConfig *c, gdouble rows)
              4 * rows * rows * inner);
 }
 
+/* Asks to stop from some moment on. */
+static gboolean
+time_is_up (gpointer data)
+{
+  return g_get_monotonic_time () >= *(const gint64 *) data;
+}
+
+/* How long a pass goes on after the wish to stop. */
+static void
+bench_cancel (Bench *b, const Denoise *d)
+{
+  gdouble worst = 0;
+
+  for (gint i = 0; i < b->reps; i++) {
+    gint64 end = g_get_monotonic_time () + 500000 + 37000 * i;
+    const H3Stop stop = { time_is_up, &end };
+    GError *error = NULL;
+
+    if (h3_transformer_forward (d->session, 0, d->video, d->audio, d->video_v,
+            d->audio_v, &stop, NULL, &error))
+      return; /* too short to cancel */
+    must (g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED), error);
+    g_error_free (error);
+    synchronize (b);
+    worst = MAX (worst, (g_get_monotonic_time () - end) / 1e3);
+  }
+  printf ("  cancelled within %.0f ms\n", worst);
+}
+
 static void
 bench_canvas (Bench *b, H3Transformer *t, gint width, gint height, gint frames)
 {
   const H3TransformerConfig *c = h3_transformer_config (t);
-  const gint n_text = 44;
+  const gint n_text = 300;
   const gfloat t_v[] = { 0.25f }, t_a[] = { 0.5f };
   gint64 text[] = { n_text, c->text_dim };
   g_autofree gchar *what = NULL;
@@ -179,6 +208,7 @@ bench_canvas (Bench *b, H3Transformer *t, gint width, gint height, gint frames)
   what = g_strdup_printf ("transformer %d x %d x %d, %d rows", width, height,
       frames, p.rows);
   bench_measure (b, what, forward_flop (c, p.rows), run_forward, &d);
+  bench_cancel (b, &d);
   h3_transformer_session_free (d.session);
   h3_tensor_unref (d.video);
   h3_tensor_unref (d.audio);
