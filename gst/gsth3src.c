@@ -411,7 +411,7 @@ gst_h3_src_class_init (GstH3SrcClass *klass)
   g_object_class_install_property (object_class, PROP_STATS,
       g_param_spec_boxed ("stats", "Statistics",
           "The stats of the elements inside: a structure each in the fields "
-          "textenc, denoise, videovae and audiovae",
+          "textenc, denoise, videovae and audiovae.",
           GST_TYPE_STRUCTURE, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
   gst_h3_src_install_proxies (object_class);
 

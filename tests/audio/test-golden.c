@@ -57,8 +57,15 @@ test_tiny_requests (void)
 {
   g_autoptr (H3AudioVae) vae = audio_test_load (h3_test_tiny_dir ());
 
-  check_request (vae, "request_t2va.safetensors");
-  check_request (vae, "request_t2va_39.safetensors");
+  static const gchar *const names[] = { "t2va", "t2va_39", "fl2va_first",
+    "fl2va_last", "fl2va_both", "ref2va_image", "ref2va_mixed" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++) {
+    g_autofree gchar *file =
+        g_strdup_printf ("request_%s.safetensors", names[i]);
+
+    check_request (vae, file);
+  }
 }
 
 /* The demo's weights are stored as float16. */

@@ -32,7 +32,7 @@ static void
 test_settings (void)
 {
   static const gchar *const cases[][5] = {
-    { "width", "100", "height", "64", "96" },
+    { "width", "100", "height", "64", "96 or 128" },
     { "width", "0", "height", "64", "give both" },
     { "sigmas", "1, 0", "sigmas-audio", NULL, "schedule=explicit" },
     { "schedule", "explicit", "seed", "1", "sigmas" },

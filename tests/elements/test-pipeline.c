@@ -17,7 +17,7 @@
 #endif
 
 typedef struct {
-  gchar *dir, *prompt, *video, *audio;
+  gchar *dir, *prompt, *video, *audio, *frames, *samples;
 } Files;
 
 static Files *
@@ -29,6 +29,8 @@ files_new (const gchar *prompt)
   files->prompt = g_build_filename (files->dir, "prompt.txt", NULL);
   files->video = g_build_filename (files->dir, "video.f32", NULL);
   files->audio = g_build_filename (files->dir, "audio.f32", NULL);
+  files->frames = g_build_filename (files->dir, "frames.rgb", NULL);
+  files->samples = g_build_filename (files->dir, "samples.f32", NULL);
   h3_test_write_file (files->prompt, prompt, strlen (prompt));
   return files;
 }
@@ -41,6 +43,8 @@ files_free (Files *files)
   g_free (files->prompt);
   g_free (files->video);
   g_free (files->audio);
+  g_free (files->frames);
+  g_free (files->samples);
   g_free (files);
 }
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Files, files_free)
@@ -99,7 +103,42 @@ assert_file (const gchar *path, const gchar *golden, const gchar *tensor)
   h3_test_assert_close ((const gfloat *) got, want, n, 1e-4);
 }
 
-/* From a prompt and a seed in files to raw latents in files. */
+static void
+assert_frames (const gchar *path, const gchar *golden)
+{
+  gsize n, size, different = 0;
+  g_autofree gint32 *want = h3_test_golden_ints (golden, "video_u8", &n);
+  g_autofree gchar *got = NULL;
+
+  g_assert_true (g_file_get_contents (path, &got, &size, NULL));
+  g_assert_cmpuint (size, ==, n);
+  for (gsize i = 0; i < n; i++) {
+    gint error = ABS ((guint8) got[i] - want[i]);
+
+    g_assert_cmpint (error, <=, 1);
+    different += error;
+  }
+  g_assert_cmpuint (different * 1000, <=, n);
+}
+
+/* The golden sound is planar, ours is interleaved. */
+static void
+assert_samples (const gchar *path, const gchar *golden)
+{
+  gsize n, size;
+  g_autofree gfloat *planar = h3_test_golden (golden, "audio", &n);
+  g_autofree gfloat *want = g_new (gfloat, n);
+  g_autofree gchar *got = NULL;
+
+  for (gsize i = 0; i < n; i++)
+    want[i] = planar[i % 2 * (n / 2) + i / 2];
+  g_assert_true (g_file_get_contents (path, &got, &size, NULL));
+  g_assert_cmpuint (size, ==, n * sizeof (gfloat));
+  h3_test_assert_max_abs ((const gfloat *) got, want, n, 1e-4);
+}
+
+/* From a prompt and a seed in files to raw latents, frames and samples in
+ * files. */
 static void
 test_golden (void)
 {
@@ -132,15 +171,20 @@ test_golden (void)
                       : g_strdup_printf ("model-path=%s", h3_test_tiny_dir ());
     GstElement *pipeline =
         parse ("filesrc location=%s ! " CAPS " ! h3textenc %s "
-               "! h3denoise name=d %s %s d.video ! filesink location=%s "
-               "d.audio ! filesink location=%s",
-            files->prompt, model, model, cases[i].settings, files->video,
-            files->audio);
+               "! h3denoise name=d %s %s d.video ! tee name=v v. ! queue ! "
+               "filesink location=%s v. ! queue ! h3videovae %s ! "
+               "video/x-raw,format=RGB ! filesink location=%s "
+               "d.audio ! tee name=a a. ! queue ! filesink location=%s "
+               "a. ! queue ! h3audiovae %s ! filesink location=%s",
+            files->prompt, model, model, cases[i].settings, files->video, model,
+            files->frames, files->audio, model, files->samples);
 
     run (pipeline);
     gst_object_unref (pipeline);
     assert_file (files->video, cases[i].golden, "final_latents");
     assert_file (files->audio, cases[i].golden, "final_audio_latents");
+    assert_frames (files->frames, cases[i].golden);
+    assert_samples (files->samples, cases[i].golden);
   }
 }
 

@@ -156,6 +156,11 @@ add_golden_tests (void)
   static const Request requests[] = {
     { "request_t2va.safetensors" },
     { "request_t2va_39.safetensors" },
+    { "request_fl2va_first.safetensors" },
+    { "request_fl2va_last.safetensors" },
+    { "request_fl2va_both.safetensors" },
+    { "request_ref2va_image.safetensors" },
+    { "request_ref2va_mixed.safetensors" },
     { "demo/t2va_22.safetensors", TRUE },
     { "demo/t2va_39.safetensors", TRUE },
     { "demo/t2va_portrait.safetensors", TRUE },
