@@ -282,6 +282,60 @@ test_no_prompt (void)
   gst_object_unref (pipeline);
 }
 
+/* Text no prompt can be, from a file: what is said, and that the same pipeline
+ * makes a clip of good text next. */
+static void
+test_bad_text (void)
+{
+  g_autofree gchar *megabyte = g_strnfill (1 << 20, 'a');
+  const struct {
+    const gchar *text;
+    gsize size;
+    const gchar *says; /* NULL: it is good */
+  } cases[] = {
+    { "\n", 1, "empty" },
+    { "a red\xff", 6, "0xff at offset 5" },
+    { megabyte, 1 << 20, "tokens" },
+    { "a red\0circle", 12, NULL },
+  };
+  g_autoptr (Files) files = files_new ("");
+  GstElement *pipeline =
+      parse ("filesrc location=%s ! " CAPS " ! h3textenc ! h3denoise name=d "
+             "steps=1 d.video ! h3videovae ! filesink location=%s "
+             "d.audio ! h3audiovae ! filesink location=%s",
+          files->prompt, files->frames, files->samples);
+  GstBus *bus = gst_element_get_bus (pipeline);
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
+    h3_test_write_file (files->prompt, cases[i].text, cases[i].size);
+    if (cases[i].says) {
+      GstMessage *message;
+      GError *error;
+
+      gst_element_set_state (pipeline, GST_STATE_PLAYING);
+      message = gst_bus_timed_pop_filtered (bus, TIMEOUT,
+          GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+      g_assert_nonnull (message);
+      g_assert_cmpint (GST_MESSAGE_TYPE (message), ==, GST_MESSAGE_ERROR);
+      gst_message_parse_error (message, &error, NULL);
+      g_assert_error (error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT);
+      g_assert_nonnull (strstr (error->message, cases[i].says));
+      g_error_free (error);
+      gst_message_unref (message);
+      gst_element_set_state (pipeline, GST_STATE_NULL);
+      g_assert_cmpint (h3_test_file_size (files->frames), ==, 0);
+      g_assert_cmpint (h3_test_file_size (files->samples), ==, 0);
+      h3_test_write_file (files->prompt, "a red circle", 12);
+    }
+    run (pipeline);
+    g_assert_cmpint (h3_test_file_size (files->frames), ==,
+        22 * 96 * 64 * 3 / 2);
+    g_assert_cmpint (h3_test_file_size (files->samples), ==, 37 * 800 * 8);
+  }
+  gst_object_unref (bus);
+  gst_object_unref (pipeline);
+}
+
 /* Going down while a clip is made: at once. */
 static void
 test_stop_early (void)
@@ -469,6 +523,7 @@ main (int argc, char **argv)
   g_test_add_func ("/pipeline/golden", test_golden);
   g_test_add_func ("/pipeline/four-prompts", test_four_prompts);
   g_test_add_func ("/pipeline/no-prompt", test_no_prompt);
+  g_test_add_func ("/pipeline/bad-text", test_bad_text);
   g_test_add_func ("/pipeline/stop-early", test_stop_early);
   g_test_add_func ("/pipeline/mixed-checkpoints", test_mixed_checkpoints);
   g_test_add_func ("/pipeline/gdp", test_gdp);

@@ -407,9 +407,10 @@ test_cycles (void)
 /* Errors */
 
 static void
-check_error (const gchar *settings, GQuark domain, gint code)
+check_error (const gchar *settings, const gchar *branches, GQuark domain,
+    gint code)
 {
-  g_autoptr (Run) run = run_new (settings, BOTH);
+  g_autoptr (Run) run = run_new (settings, branches);
   g_autoptr (GError) error = NULL;
 
   gst_element_set_state (run->pipeline, GST_STATE_PLAYING);
@@ -421,10 +422,15 @@ check_error (const gchar *settings, GQuark domain, gint code)
 static void
 test_errors (void)
 {
-  check_error ("", GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS);
-  check_error ("prompt=\"\"", GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT);
-  check_error ("prompt=x width=100", GST_LIBRARY_ERROR,
+  check_error ("", BOTH, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS);
+  check_error ("prompt=\"\"", BOTH, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT);
+  check_error ("prompt=x width=100", BOTH, GST_LIBRARY_ERROR,
       GST_LIBRARY_ERROR_SETTINGS);
+  /* before an hour's work */
+  check_error ("prompt=x steps=1000",
+      "h3.video ! video/x-raw,width=128 ! fakesink name=video "
+      "h3.audio ! fakesink name=audio",
+      GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION);
 }
 
 static void
