@@ -345,9 +345,9 @@ conv_transpose1d (H3Stream *stream, const H3ConvTranspose1dArgs *args)
         h3_cuda_conv_transpose1d (HANDLE (stream), args, w));
 }
 
-/* The host waits here, and here alone, when it is far ahead: so that what asks to
- * stop between blocks ends within a few of them, while the device always has the
- * next block's work waiting. */
+/* The host waits here, and here alone, when it is far ahead: so that what asks
+ * to stop between blocks ends within a few of them, while the device always has
+ * the next block's work waiting. */
 static void
 pace (H3Stream *stream)
 {
@@ -367,8 +367,8 @@ pace (H3Stream *stream)
       cudaEventRecord (*event, cuda->handle));
 }
 
-/* The fastest first: our kernel for Hopper; cuDNN's engine for long sequences on
- * other GPUs; our kernel for any tensor core; the rest by plain loops. */
+/* The fastest first: our kernel for Hopper; cuDNN's engine for long sequences
+ * on other GPUs; our kernel for any tensor core; the rest by plain loops. */
 static void
 attention (H3Stream *stream, const H3AttentionArgs *args)
 {

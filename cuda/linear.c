@@ -384,9 +384,9 @@ run_rows (H3Stream *stream, const Linear *l, gint64 first, gint64 n)
                      l->args->activation)));
 }
 
-/* Operands of one type meet in it, of two in float32. The product's own epilogue
- * adds a bias; an activation, or a result type that the library does not make
- * of these operands, takes a pass of ours, some rows at a time. */
+/* Operands of one type meet in it, of two in float32. The product's own
+ * epilogue adds a bias; an activation, or a result type that the library does
+ * not make of these operands, takes a pass of ours, some rows at a time. */
 void
 h3_cuda_linear (H3Stream *stream, const H3LinearArgs *args)
 {
