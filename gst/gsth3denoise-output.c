@@ -106,7 +106,6 @@ gst_h3_denoise_outputs_reset (GstH3Denoise *self, gboolean reset_time)
       output->end = 0;
     }
   }
-  gst_flow_combiner_reset (self->combiner);
   self->flow = GST_FLOW_OK;
   self->eos = FALSE;
   self->eos_out = FALSE;
@@ -357,6 +356,26 @@ next_item (GstH3Denoise *self, GstH3Output *output)
   return item;
 }
 
+/* With lock held: what the pads' answers mean together. GstFlowCombiner asks the
+ * pads, whose last flow an EOS event overwrites. */
+static GstFlowReturn
+combine_flows (const GstH3Denoise *self)
+{
+  guint not_linked = 0, ended = 0;
+
+  for (guint i = 0; i < GST_H3_N_OUTPUTS; i++) {
+    GstFlowReturn flow = self->outputs[i].flow;
+
+    if (flow <= GST_FLOW_NOT_NEGOTIATED || flow == GST_FLOW_FLUSHING)
+      return flow;
+    not_linked += flow == GST_FLOW_NOT_LINKED;
+    ended += flow == GST_FLOW_EOS;
+  }
+  if (not_linked == GST_H3_N_OUTPUTS)
+    return GST_FLOW_NOT_LINKED;
+  return not_linked + ended == GST_H3_N_OUTPUTS ? GST_FLOW_EOS : GST_FLOW_OK;
+}
+
 /* One pad's answer; together they decide what upstream is told. A pad that is
  * not linked drops what it gets. */
 static void
@@ -372,8 +391,7 @@ take_flow (GstH3Denoise *self, GstH3Output *output, GstFlowReturn ret)
     return;
   }
   output->flow = ret;
-  combined =
-      gst_flow_combiner_update_pad_flow (self->combiner, output->pad, ret);
+  combined = combine_flows (self);
   if (ret != GST_FLOW_OK && ret != GST_FLOW_NOT_LINKED)
     clear_items (output);
   if (combined != GST_FLOW_OK && self->flow == GST_FLOW_OK) {
@@ -643,7 +661,6 @@ add_output (GstH3Denoise *self, guint n, GstStaticPadTemplate *template,
   gst_pad_set_activatemode_function (pad, gst_h3_denoise_src_activate_mode);
   gst_pad_set_event_function (pad, gst_h3_denoise_src_event);
   gst_pad_set_query_function (pad, gst_h3_denoise_src_query);
-  gst_flow_combiner_add_pad (self->combiner, pad);
   gst_element_add_pad (GST_ELEMENT_CAST (self), pad);
 }
 
@@ -651,7 +668,6 @@ void
 gst_h3_denoise_outputs_init (GstH3Denoise *self, GstStaticPadTemplate *video,
     GstStaticPadTemplate *audio)
 {
-  self->combiner = gst_flow_combiner_new ();
   add_output (self, GST_H3_OUTPUT_VIDEO, video, "video");
   add_output (self, GST_H3_OUTPUT_AUDIO, audio, "audio");
 }

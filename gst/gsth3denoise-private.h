@@ -16,7 +16,6 @@
 #include "gst/gsth3denoise.h"
 #include "gst/gsth3sampling.h"
 
-#include <gst/base/gstflowcombiner.h>
 
 G_BEGIN_DECLS
 
@@ -95,7 +94,6 @@ struct _GstH3Denoise {
   gboolean eos_out;   /* EOS was queued on the outputs */
   guint group_id;
   GstH3Output outputs[GST_H3_N_OUTPUTS];
-  GstFlowCombiner *combiner;
 
   /* the timeline, under lock: the next clip begins at origin + frames / 24 s */
   guint64 frames;

@@ -570,7 +570,6 @@ gst_h3_denoise_finalize (GObject *object)
 
   gst_h3_common_clear (&self->common);
   gst_h3_sampling_clear (&self->sampling);
-  gst_flow_combiner_unref (self->combiner);
   g_mutex_clear (&self->lock);
   g_cond_clear (&self->changed);
   G_OBJECT_CLASS (gst_h3_denoise_parent_class)->finalize (object);

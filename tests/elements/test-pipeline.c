@@ -356,6 +356,28 @@ test_stop_early (void)
 }
 
 /* Text encoder and transformer of different checkpoints do not fit. */
+/* What follows both pads leads nowhere, and says so at different times: the first
+ * pad's stream has ended by then. An error, and not silence for ever. */
+static void
+test_nowhere (void)
+{
+  g_autoptr (Files) files = files_new ("a red circle");
+  GstElement *pipeline = parse ("filesrc location=%s ! " CAPS " ! h3textenc ! "
+      "h3denoise name=d steps=1 d.video ! identity "
+      "d.audio ! identity sleep-time=200000", files->prompt);
+  GstBus *bus = gst_element_get_bus (pipeline);
+  GstMessage *message;
+
+  gst_element_set_state (pipeline, GST_STATE_PLAYING);
+  message = gst_bus_timed_pop_filtered (bus, TIMEOUT, GST_MESSAGE_ERROR);
+  g_assert_nonnull (message);
+  g_assert_cmpstr (GST_MESSAGE_SRC_NAME (message), ==, "d");
+  gst_message_unref (message);
+  gst_element_set_state (pipeline, GST_STATE_NULL);
+  gst_object_unref (bus);
+  gst_object_unref (pipeline);
+}
+
 static void
 test_mixed_checkpoints (void)
 {
@@ -525,6 +547,7 @@ main (int argc, char **argv)
   g_test_add_func ("/pipeline/no-prompt", test_no_prompt);
   g_test_add_func ("/pipeline/bad-text", test_bad_text);
   g_test_add_func ("/pipeline/stop-early", test_stop_early);
+  g_test_add_func ("/pipeline/nowhere", test_nowhere);
   g_test_add_func ("/pipeline/mixed-checkpoints", test_mixed_checkpoints);
   g_test_add_func ("/pipeline/gdp", test_gdp);
   g_test_add_func ("/pipeline/cycles", test_cycles);
