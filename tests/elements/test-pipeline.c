@@ -363,8 +363,9 @@ test_nowhere (void)
 {
   g_autoptr (Files) files = files_new ("a red circle");
   GstElement *pipeline = parse ("filesrc location=%s ! " CAPS " ! h3textenc ! "
-      "h3denoise name=d steps=1 d.video ! identity "
-      "d.audio ! identity sleep-time=200000", files->prompt);
+                                "h3denoise name=d steps=1 d.video ! identity "
+                                "d.audio ! identity sleep-time=200000",
+      files->prompt);
   GstBus *bus = gst_element_get_bus (pipeline);
   GstMessage *message;
 
