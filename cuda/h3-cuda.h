@@ -12,6 +12,10 @@ G_BEGIN_DECLS
 #define H3_CUDA_DEVICE_NEW "h3_cuda_device_new"
 typedef H3Device *(*H3CudaDeviceNew) (gint ordinal, GError **error);
 
+/* Whether there is an NVIDIA driver. Cheap, where h3_cuda_open_device() loads
+ * half a gigabyte of libraries to find out. */
+gboolean h3_cuda_have_driver (void);
+
 /**
  * h3_cuda_open_device:
  * @ordinal: among the visible devices; -1 the one with most free memory

@@ -78,6 +78,17 @@ find_function (GError **error)
   return (H3CudaDeviceNew) function;
 }
 
+gboolean
+h3_cuda_have_driver (void)
+{
+  gpointer driver = dlopen ("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+
+  if (!driver)
+    return FALSE;
+  dlclose (driver);
+  return TRUE;
+}
+
 H3Device *
 h3_cuda_open_device (gint ordinal, GError **error)
 {

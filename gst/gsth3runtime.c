@@ -93,11 +93,13 @@ static DeviceEntry *
 best_device (gint ordinal, GError **error)
 {
   g_autoptr (GError) reason = NULL;
-  DeviceEntry *entry = device_of (GST_H3_BACKEND_CUDA, ordinal, &reason);
+  DeviceEntry *entry = NULL;
 
+  if (h3_cuda_have_driver ())
+    entry = device_of (GST_H3_BACKEND_CUDA, ordinal, &reason);
   if (entry)
     return entry;
-  GST_INFO ("no GPU: %s", reason->message);
+  GST_INFO ("no GPU: %s", reason ? reason->message : "no NVIDIA driver");
   return device_of (GST_H3_BACKEND_CPU, ordinal, error);
 }
 
