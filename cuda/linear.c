@@ -324,15 +324,15 @@ rows_at (const H3Tensor *t, gint64 first)
          first * h3_tensor_cols (t) * h3_dtype_size (t->dtype);
 }
 
-/* @data itself, or, when it has another type or begins at an odd place, a copy
- * in scratch. NULL when the stream failed. */
+/* @data itself, or, when it has another type, a copy in scratch. NULL when the
+ * stream failed. */
 gconstpointer
 h3_cuda_as_type (H3Stream *stream, H3CudaScratch *scratch, H3DType to,
     H3DType from, gconstpointer data, gint64 n)
 {
   gpointer copy;
 
-  if (to == from && (gsize) data % h3_dtype_size (to) == 0)
+  if (to == from)
     return data;
   copy = h3_cuda_scratch (stream, scratch, n * h3_dtype_size (to));
   if (!copy || !h3_cuda_ok (stream, "converting an operand",
