@@ -80,8 +80,8 @@ struct _GstH3Common {
   GstH3Model *model;
   GThread *loader;
   guint loads, load_ms; /* of the model last held */
-  gint stopping;  /* atomic: the element goes down, loading must end */
-  gint reported;  /* atomic: this failure has its error message; the next
+  gint stopping;        /* atomic: the element goes down, loading must end */
+  gint reported;        /* atomic: this failure has its error message; the next
                      acquire that works begins anew */
 };
 
@@ -120,8 +120,8 @@ gpointer gst_h3_common_acquire (GstH3Common *common, const H3Stop *stop,
     GError **error);
 
 /* Checks @workspace bytes for a job against budget and free memory. */
-gboolean gst_h3_common_check_workspace (GstH3Common *common,
-    guint64 workspace, GError **error);
+gboolean gst_h3_common_check_workspace (GstH3Common *common, guint64 workspace,
+    GError **error);
 
 /* After a flush: the next failure is a new one, and says so. */
 void gst_h3_common_begin (GstH3Common *common);

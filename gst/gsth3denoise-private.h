@@ -16,7 +16,6 @@
 #include "gst/gsth3denoise.h"
 #include "gst/gsth3sampling.h"
 
-
 G_BEGIN_DECLS
 
 GST_DEBUG_CATEGORY_EXTERN (gst_h3_denoise_debug);
@@ -39,22 +38,18 @@ typedef struct {
 
 /* A source pad. All under `lock` but @pad. */
 typedef struct {
-  GstPad *pad;         /* not owned */
-  GQueue items;        /* GstEvent and GstBuffer, for the pad's task */
-  guint n_buffers;     /* of those in items */
-  gboolean flushing;   /* inactive, or between FLUSH_START and FLUSH_STOP */
-  gboolean started;    /* STREAM_START was queued */
-  gboolean segment;    /* SEGMENT was queued */
-  GstFlowReturn flow;  /* of the last push */
+  GstPad *pad;           /* not owned */
+  GQueue items;          /* GstEvent and GstBuffer, for the pad's task */
+  guint n_buffers;       /* of those in items */
+  gboolean flushing;     /* inactive, or between FLUSH_START and FLUSH_STOP */
+  gboolean started;      /* STREAM_START was queued */
+  gboolean segment;      /* SEGMENT was queued */
+  GstFlowReturn flow;    /* of the last push */
   GstClockTime position; /* PTS of the last buffer pushed */
-  GstClockTime end;    /* where the last buffer or gap ended */
+  GstClockTime end;      /* where the last buffer or gap ended */
 } GstH3Output;
 
-enum {
-  GST_H3_OUTPUT_VIDEO,
-  GST_H3_OUTPUT_AUDIO,
-  GST_H3_N_OUTPUTS
-};
+enum { GST_H3_OUTPUT_VIDEO, GST_H3_OUTPUT_AUDIO, GST_H3_N_OUTPUTS };
 
 struct _GstH3Denoise {
   GstElement parent;
@@ -81,17 +76,17 @@ struct _GstH3Denoise {
   GCond changed;
 
   /* under lock */
-  GQueue queue;       /* GstH3Item */
-  guint n_waiting;    /* jobs in queue */
-  guint64 next_job;   /* number of the next */
-  GstH3Job *running;  /* the worker's, or NULL */
+  GQueue queue;        /* GstH3Item */
+  guint n_waiting;     /* jobs in queue */
+  guint64 next_job;    /* number of the next */
+  GstH3Job *running;   /* the worker's, or NULL */
   gint running_frames; /* of the running job's clip */
-  gboolean stop;      /* the worker must end */
-  gboolean flushing;  /* the sink pad takes nothing */
-  guint generation;   /* counts flushes: older things are dropped */
-  GstFlowReturn flow; /* what the sink pad answers */
-  gboolean eos;       /* EOS came in */
-  gboolean eos_out;   /* EOS was queued on the outputs */
+  gboolean stop;       /* the worker must end */
+  gboolean flushing;   /* the sink pad takes nothing */
+  guint generation;    /* counts flushes: older things are dropped */
+  GstFlowReturn flow;  /* what the sink pad answers */
+  gboolean eos;        /* EOS came in */
+  gboolean eos_out;    /* EOS was queued on the outputs */
   guint group_id;
   GstH3Output outputs[GST_H3_N_OUTPUTS];
 

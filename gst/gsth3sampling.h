@@ -85,8 +85,8 @@ typedef struct {
   H3DenoiseRequest request; /* its schedule is the one below */
   H3Schedule *schedule;     /* owned */
   H3ScheduleKind schedule_kind;
-  gint requested_frames;    /* before alignment */
-  gboolean untrained_length;  /* outside 107 .. 362 frames, and no demo */
+  gint requested_frames;     /* before alignment */
+  gboolean untrained_length; /* outside 107 .. 362 frames, and no demo */
 } GstH3Clip;
 
 /* H3_ERROR_SETTINGS, naming the property, for what cannot be. Draws the seed

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/error.h"
 
+/* clang-format off */
 G_DEFINE_QUARK (h3-error-quark, h3_error)
+/* clang-format on */
 
 gboolean
 h3_stop_requested (const H3Stop *stop, GError **error)

@@ -18,19 +18,19 @@ GQuark h3_error_quark (void);
  * was found and what is needed.
  */
 typedef enum {
-  H3_ERROR_NOT_FOUND, /* a file, folder or device that is not there */
-  H3_ERROR_OPEN,      /* it is there and cannot be opened */
-  H3_ERROR_READ,      /* truncated, overlapping, damaged bytes */
-  H3_ERROR_WRONG_TYPE,/* whole, but not what is needed here: no H3 model, wrong
+  H3_ERROR_NOT_FOUND,  /* a file, folder or device that is not there */
+  H3_ERROR_OPEN,       /* it is there and cannot be opened */
+  H3_ERROR_READ,       /* truncated, overlapping, damaged bytes */
+  H3_ERROR_WRONG_TYPE, /* whole, but not what is needed here: no H3 model, wrong
                          component, shape, dtype, version */
-  H3_ERROR_SETTINGS,  /* a combination of settings that cannot be */
-  H3_ERROR_FORMAT,    /* user data: text, latents, references */
-  H3_ERROR_NO_SPACE,  /* memory: the message has needed and free bytes */
-  H3_ERROR_INIT,      /* a library the device needs is missing */
-  H3_ERROR_BUSY,      /* somebody else holds the device */
-  H3_ERROR_DEVICE,    /* the device failed while computing */
-  H3_ERROR_NUMERIC,   /* NaN or Inf where the model must give numbers */
-  H3_ERROR_CANCELLED, /* the caller asked to stop */
+  H3_ERROR_SETTINGS,   /* a combination of settings that cannot be */
+  H3_ERROR_FORMAT,     /* user data: text, latents, references */
+  H3_ERROR_NO_SPACE,   /* memory: the message has needed and free bytes */
+  H3_ERROR_INIT,       /* a library the device needs is missing */
+  H3_ERROR_BUSY,       /* somebody else holds the device */
+  H3_ERROR_DEVICE,     /* the device failed while computing */
+  H3_ERROR_NUMERIC,    /* NaN or Inf where the model must give numbers */
+  H3_ERROR_CANCELLED,  /* the caller asked to stop */
 } H3Error;
 
 /**

@@ -24,7 +24,7 @@ typedef enum {
   H3_ACTIVATION_NONE,
   H3_ACTIVATION_SILU,      /* x / (1 + e^-x) */
   H3_ACTIVATION_GELU_TANH, /* 0.5 x (1 + tanh (sqrt (2/pi) (x + 0.044715 x^3))) */
-  H3_ACTIVATION_GELU_ERF,  /* 0.5 x (1 + erf (x / sqrt 2)) */
+  H3_ACTIVATION_GELU_ERF, /* 0.5 x (1 + erf (x / sqrt 2)) */
 } H3Activation;
 
 /**
@@ -319,8 +319,8 @@ typedef struct {
   void (*conv1d) (H3Stream *, const H3Conv1dArgs *);
   void (*conv_transpose1d) (H3Stream *, const H3ConvTranspose1dArgs *);
   void (*snake_beta) (H3Stream *, const H3SnakeBetaArgs *);
-  void (*mean3) (H3Stream *, H3Tensor *y, const H3Tensor *a,
-      const H3Tensor *b, const H3Tensor *c);
+  void (*mean3) (H3Stream *, H3Tensor *y, const H3Tensor *a, const H3Tensor *b,
+      const H3Tensor *c);
   void (*interleave_clamp) (H3Stream *, H3Tensor *y, const H3Tensor *x);
   /* patchify.c's four layouts: packing.md 3 */
   void (*video_rows_to_latent) (H3Stream *, H3Tensor *latent,
@@ -341,7 +341,7 @@ typedef struct {
 struct _H3Device {
   gatomicrefcount refcount;
   const H3DeviceOps *ops;
-  gchar *name; /* "cpu (2 threads, avx2)", "cuda:0 NVIDIA H200" */
+  gchar *name;  /* "cpu (2 threads, avx2)", "cuda:0 NVIDIA H200" */
   gint ordinal; /* -1: host */
   H3DType act_dtype, vae_dtype;
   gboolean host_memory;
@@ -349,8 +349,8 @@ struct _H3Device {
 
 /* What every device's stream begins with. */
 struct _H3Stream {
-  H3Device *device; /* owned */
-  GError *error;    /* the first failure, or NULL; owned */
+  H3Device *device;   /* owned */
+  GError *error;      /* the first failure, or NULL; owned */
   const H3Stop *stop; /* h3_stream_set_stop() */
 };
 
@@ -403,8 +403,8 @@ void h3_attention (H3Stream *stream, const H3AttentionArgs *args);
 /* gate_up [S, 2F] = [gate, up]; y [S, F] = silu (gate) * up */
 void h3_swiglu (H3Stream *stream, H3Tensor *y, const H3Tensor *gate_up);
 /* x [S, H] += branch * scale[H] */
-void h3_scaled_residual (H3Stream *stream, H3Tensor *x,
-    const H3Tensor *branch, const H3Tensor *scale);
+void h3_scaled_residual (H3Stream *stream, H3Tensor *x, const H3Tensor *branch,
+    const H3Tensor *scale);
 /* x [S, H] += table[rows[s], gate] * branch; table [R, P * H] as in rms_norm */
 void h3_gated_residual (H3Stream *stream, H3Tensor *x, const H3Tensor *branch,
     const H3Tensor *table, const H3Tensor *rows, guint gate);
@@ -414,8 +414,7 @@ void h3_compose_tiles (H3Stream *stream, const H3ComposeTilesArgs *args);
 void h3_blend_frames (H3Stream *stream, const H3BlendFramesArgs *args);
 void h3_emit_picture (H3Stream *stream, const H3EmitPictureArgs *args);
 void h3_conv1d (H3Stream *stream, const H3Conv1dArgs *args);
-void h3_conv_transpose1d (H3Stream *stream,
-    const H3ConvTranspose1dArgs *args);
+void h3_conv_transpose1d (H3Stream *stream, const H3ConvTranspose1dArgs *args);
 void h3_snake_beta (H3Stream *stream, const H3SnakeBetaArgs *args);
 /* y = ((a + b) + c) / 3, or (a + b) / 2 when c is NULL; y may be a, b or c */
 void h3_mean3 (H3Stream *stream, H3Tensor *y, const H3Tensor *a,

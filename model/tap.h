@@ -14,8 +14,8 @@ G_BEGIN_DECLS
  *
  * Called in order from the computing thread.
  */
-typedef void (*H3TapFunc) (const gchar *name, const H3Tensor *value,
-    gpointer user_data);
+typedef void (
+    *H3TapFunc) (const gchar *name, const H3Tensor *value, gpointer user_data);
 
 typedef struct {
   H3TapFunc func; /* NULL: no taps */

@@ -54,11 +54,11 @@ H3Tensor *h3_tensor_new_1d (H3Device *device, H3DType dtype, gint64 n,
     GError **error);
 H3Tensor *h3_tensor_new_2d (H3Device *device, H3DType dtype, gint64 rows,
     gint64 cols, GError **error);
-H3Tensor *h3_tensor_new_3d (H3Device *device, H3DType dtype, gint64 a,
-    gint64 b, gint64 c, GError **error);
+H3Tensor *h3_tensor_new_3d (H3Device *device, H3DType dtype, gint64 a, gint64 b,
+    gint64 c, GError **error);
 /* New memory holding @host's bytes, ready when this returns. */
-H3Tensor *h3_tensor_new_from_host (H3Device *device, H3DType dtype,
-    guint rank, const gint64 *shape, gconstpointer host, GError **error);
+H3Tensor *h3_tensor_new_from_host (H3Device *device, H3DType dtype, guint rank,
+    const gint64 *shape, gconstpointer host, GError **error);
 H3Tensor *h3_tensor_ref (H3Tensor *tensor);
 void h3_tensor_unref (H3Tensor *tensor);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Tensor, h3_tensor_unref)

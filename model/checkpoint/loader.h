@@ -23,8 +23,7 @@ typedef enum {
 } H3RowOrder;
 
 /* bytes done of bytes in all; from the loading thread. */
-typedef void (*H3LoadProgress) (guint64 done, guint64 total,
-    gpointer user_data);
+typedef void (*H3LoadProgress) (guint64 done, guint64 total, gpointer data);
 
 /* @what: for messages, "MiniMax H3 transformer". @set must outlive the loader. */
 H3Loader *h3_loader_new (H3TensorSet *set, const gchar *what);
@@ -75,8 +74,8 @@ gfloat *h3_loader_read (H3Loader *loader, const gchar *name, guint rank,
     const gint64 *shape);
 /* Uploads a computed weight; counts its bytes in the dry run (@host NULL). NULL
  * in the dry run, and when @host is (since reading it failed). */
-H3Weight *h3_loader_computed (H3Loader *loader, const gfloat *host,
-    guint rank, const gint64 *shape);
+H3Weight *h3_loader_computed (H3Loader *loader, const gfloat *host, guint rank,
+    const gint64 *shape);
 H3Tensor *h3_loader_computed_vector (H3Loader *loader, const gfloat *host,
     gint64 n);
 gboolean h3_loader_has (const H3Loader *loader, const gchar *name);

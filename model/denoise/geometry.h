@@ -29,11 +29,11 @@ gboolean h3_canvas_of_aspect (gint n, gint d, gint *width, gint *height,
     GError **error);
 
 typedef struct {
-  gint width, height, frames;          /* pixels, aligned frames */
-  gint latent_t, latent_h, latent_w;   /* T, lh, lw */
-  gint patch_h, patch_w;               /* rows of a latent frame: ph * pw */
-  gint audio_t;                        /* latents per channel */
-  gint video_rows, audio_rows;         /* T * ph * pw, 2 * audio_t */
+  gint width, height, frames;        /* pixels, aligned frames */
+  gint latent_t, latent_h, latent_w; /* T, lh, lw */
+  gint patch_h, patch_w;             /* rows of a latent frame: ph * pw */
+  gint audio_t;                      /* latents per channel */
+  gint video_rows, audio_rows;       /* T * ph * pw, 2 * audio_t */
 } H3Geometry;
 
 /* @frames is aligned first. */

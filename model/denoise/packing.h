@@ -28,11 +28,11 @@ typedef enum {
 typedef struct {
   gint rows;
   gint text_rows;
-  gint first_audio, first_video;       /* of the targets */
-  gint video_rows, audio_rows;         /* of the targets */
-  guint8 *tag;                         /* H3Tag [rows] */
-  guint8 *clock;                       /* H3Clock [rows] */
-  gdouble *position;                   /* [rows][3]: t, h, w */
+  gint first_audio, first_video; /* of the targets */
+  gint video_rows, audio_rows;   /* of the targets */
+  guint8 *tag;                   /* H3Tag [rows] */
+  guint8 *clock;                 /* H3Clock [rows] */
+  gdouble *position;             /* [rows][3]: t, h, w */
 } H3Packing;
 
 /* @text_tags: int32 [n_text], 1 or 0; NULL = all 1. */

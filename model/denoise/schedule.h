@@ -17,7 +17,7 @@ typedef struct {
   gint steps;      /* model evaluations */
   gfloat *sigma_v; /* [steps + 1], ends with 0 */
   gfloat *sigma_a;
-  gfloat *t_v;     /* [steps]: what the transformer receives, 1 - sigma */
+  gfloat *t_v; /* [steps]: what the transformer receives, 1 - sigma */
   gfloat *t_a;
 } H3Schedule;
 

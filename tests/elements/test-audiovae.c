@@ -182,10 +182,15 @@ static void
 test_skip_in_padding (void)
 {
   static const guint skips[] = { 6399, 6400, 6401, 6666, 6667 };
-  gfloat data[2 * 8 * 8] = { 0, };
+  gfloat data[2 * 8 * 8] = {
+    0,
+  };
   Latent latent = { .info = { .modality = GST_H3_MODALITY_AUDIO,
-                        .channels = 8, .audio_channels = 2, .frames = 8 },
-    .data = data, .bytes = sizeof data };
+                        .channels = 8,
+                        .audio_channels = 2,
+                        .frames = 8 },
+    .data = data,
+    .bytes = sizeof data };
 
   for (guint i = 0; i < G_N_ELEMENTS (skips); i++) {
     g_autofree gchar *skip = g_strdup_printf ("%u", skips[i]);

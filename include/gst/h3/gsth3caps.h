@@ -10,29 +10,29 @@ G_BEGIN_DECLS
 #define GST_H3_EMBEDS_MEDIA_TYPE "application/x-h3-embeds"
 #define GST_H3_LATENT_MEDIA_TYPE "application/x-h3-latent"
 
-#define GST_H3_EMBEDS_FIELDS \
-  "task = (string) t2va, type = (string) float32, " \
+#define GST_H3_EMBEDS_FIELDS                                                   \
+  "task = (string) t2va, type = (string) float32, "                            \
   "tokens = (int) [ 1, 1048576 ], hidden = (int) [ 1, 65536 ]"
-#define GST_H3_VIDEO_LATENT_FIELDS \
-  "modality = (string) video, type = (string) float32, " \
-  "channels = (int) [ 1, 128 ], frames = (int) [ 1, 65536 ], " \
-  "height = (int) [ 2, 2048 ], width = (int) [ 2, 2048 ], " \
+#define GST_H3_VIDEO_LATENT_FIELDS                                             \
+  "modality = (string) video, type = (string) float32, "                       \
+  "channels = (int) [ 1, 128 ], frames = (int) [ 1, 65536 ], "                 \
+  "height = (int) [ 2, 2048 ], width = (int) [ 2, 2048 ], "                    \
   "framerate = (fraction) 24/1"
-#define GST_H3_AUDIO_LATENT_FIELDS \
-  "modality = (string) audio, type = (string) float32, " \
-  "channels = (int) [ 1, 128 ], frames = (int) [ 1, 1048576 ], " \
+#define GST_H3_AUDIO_LATENT_FIELDS                                             \
+  "modality = (string) audio, type = (string) float32, "                       \
+  "channels = (int) [ 1, 128 ], frames = (int) [ 1, 1048576 ], "               \
   "audio-channels = (int) 2, rate = (int) 32000"
 
 /* Device memory first, then the same in system memory. */
-#define GST_H3_CAPS_MAKE(media_type, fields) \
-  media_type "(" GST_CAPS_FEATURE_MEMORY_H3_DEVICE "), " fields "; " \
-  media_type ", " fields
+#define GST_H3_CAPS_MAKE(media_type, fields)                                   \
+  media_type "(" GST_CAPS_FEATURE_MEMORY_H3_DEVICE "), " fields                \
+             "; " media_type ", " fields
 
-#define GST_H3_EMBEDS_CAPS \
+#define GST_H3_EMBEDS_CAPS                                                     \
   GST_H3_CAPS_MAKE (GST_H3_EMBEDS_MEDIA_TYPE, GST_H3_EMBEDS_FIELDS)
-#define GST_H3_VIDEO_LATENT_CAPS \
+#define GST_H3_VIDEO_LATENT_CAPS                                               \
   GST_H3_CAPS_MAKE (GST_H3_LATENT_MEDIA_TYPE, GST_H3_VIDEO_LATENT_FIELDS)
-#define GST_H3_AUDIO_LATENT_CAPS \
+#define GST_H3_AUDIO_LATENT_CAPS                                               \
   GST_H3_CAPS_MAKE (GST_H3_LATENT_MEDIA_TYPE, GST_H3_AUDIO_LATENT_FIELDS)
 
 /**

@@ -40,8 +40,8 @@ typedef struct {
       gpointer ready, gpointer user_data);
   gboolean (*upload) (gpointer device, gconstpointer host, gsize size,
       gpointer user_data);
-  gboolean (*copy) (gpointer dst, gconstpointer src, gsize size,
-      gpointer ready, gpointer user_data);
+  gboolean (*copy) (gpointer dst, gconstpointer src, gsize size, gpointer ready,
+      gpointer user_data);
 } GstH3DeviceFuncs;
 
 /**
@@ -70,7 +70,7 @@ struct _GstH3Memory {
   GMutex lock;
   gpointer staging;       /* copy on the host, from the first CPU map on */
   gboolean staging_valid; /* the copy is what the device holds */
-  gboolean needs_upload; /* the CPU wrote to the copy */
+  gboolean needs_upload;  /* the CPU wrote to the copy */
 };
 
 #define GST_TYPE_H3_ALLOCATOR (gst_h3_allocator_get_type ())
