@@ -15,8 +15,10 @@ fi
 
 "$top/pipelines/install-deps.sh" run
 echo "Building in $top/build" >&2
+# The demo is at home on a CPU; compiling for GPUs takes minutes.
 [ -f "$top/build/build.ninja" ] ||
-  meson setup "$top/build" "$top" --buildtype=release -Dtests=disabled >&2
+  meson setup "$top/build" "$top" --buildtype=release -Dtests=disabled \
+    -Dcuda=disabled >&2
 ninja -C "$top/build" >&2
 
 # The clip appears under its name only when it is whole.

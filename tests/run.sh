@@ -44,7 +44,9 @@ suite () {
   [ $status -ne 0 ] && [ "$failed" -eq "$before" ] && failed=$((failed + 1))
 }
 
-suite 'as users build it' test -- --buildtype=release -Dtests=enabled
+# the CUDA device is compiled where nvcc is, for one architecture: time
+suite 'as users build it' test -- --buildtype=release -Dtests=enabled \
+  -Dgpu_archs=sm_90a
 suite 'under ASan and UBSan' asan -t 4 -- --buildtype=debugoptimized \
   -Dtests=enabled -Dcuda=disabled -Db_sanitize=address,undefined \
   -Db_lundef=false
