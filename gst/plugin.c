@@ -23,4 +23,4 @@ plugin_init (GstPlugin *plugin)
 
 GST_PLUGIN_DEFINE (GST_VERSION_MAJOR, GST_VERSION_MINOR, h3,
     "MiniMax H3: from a prompt to a clip of video and stereo sound",
-    plugin_init, VERSION, "LGPL", PACKAGE, "https://gstreamer.freedesktop.org")
+    plugin_init, VERSION, "LGPL", PACKAGE, "Unknown package origin")

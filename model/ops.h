@@ -3,8 +3,9 @@
  *
  * An operation is put on a stream and may run later; operations of one stream
  * run in order. None allocates device memory that outlives it except for the
- * stream's own scratch, which only grows, and none waits for the device. They
- * return nothing: the first failure (a shape that does not fit, a launch that
+ * stream's own scratch, which only grows. None waits for its own result; a device
+ * may hold the caller back so far that little is enqueued ahead, for cancelling.
+ * They return nothing: the first failure (a shape that does not fit, a launch that
  * failed) stays with the stream, later operations on it do nothing, and
  * h3_stream_check() or h3_stream_synchronize() report it.
  *

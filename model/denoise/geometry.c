@@ -10,7 +10,6 @@
 #define LATENT_GROUP 5
 #define LATENT_EXTRA 2
 
-#define VAE_SCALE 16
 #define PATCH 2
 
 /* The base canvas of the release (packing.md 1). */
@@ -169,8 +168,8 @@ h3_geometry_init (H3Geometry *geometry, gint width, gint height, gint frames,
   geometry->height = height;
   geometry->frames = frames;
   geometry->latent_t = h3_latent_frames (frames);
-  geometry->latent_h = height / VAE_SCALE;
-  geometry->latent_w = width / VAE_SCALE;
+  geometry->latent_h = height / H3_LATENT_RATIO;
+  geometry->latent_w = width / H3_LATENT_RATIO;
   geometry->patch_h = geometry->latent_h / PATCH;
   geometry->patch_w = geometry->latent_w / PATCH;
   geometry->audio_t = h3_audio_latents (frames);

@@ -10,6 +10,7 @@ G_BEGIN_DECLS
 #define H3_AUDIO_RATE 32000
 #define H3_AUDIO_HOP 800
 #define H3_CANVAS_MULTIPLE 32
+#define H3_LATENT_RATIO 16 /* pixels of a latent's side */
 
 /* The smallest 17k + 5 that is at least @frames (at least 5). */
 gint h3_align_frames (gint frames);
