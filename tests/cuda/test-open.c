@@ -17,8 +17,7 @@ expect (const gchar *module, gint code, const gchar *text)
 static void
 test_absent (void)
 {
-  expect ("/nowhere/libh3cuda.so", H3_ERROR_NOT_FOUND,
-      "/nowhere/libh3cuda.so");
+  expect ("/nowhere/libh3cuda.so", H3_ERROR_NOT_FOUND, "/nowhere/libh3cuda.so");
 }
 
 static void
