@@ -70,23 +70,6 @@ get_ints (const H3Config *file, const gchar *prefix, const gchar *key,
   return TRUE;
 }
 
-static gboolean wrong (const H3Config *file, GError **error,
-    const gchar *format, ...) G_GNUC_PRINTF (3, 4);
-
-static gboolean
-wrong (const H3Config *file, GError **error, const gchar *format, ...)
-{
-  g_autofree gchar *what = NULL;
-  va_list args;
-
-  va_start (args, format);
-  what = g_strdup_vprintf (format, args);
-  va_end (args);
-  g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE, "%s: %s",
-      h3_config_path (file), what);
-  return FALSE;
-}
-
 /* resblock_dilation_sizes: a list for each resblock kernel, equally long. */
 static gboolean
 get_dilations (const H3Config *file, const gchar *prefix,
@@ -105,7 +88,7 @@ get_dilations (const H3Config *file, const gchar *prefix,
     if (!get_ints (file, prefix, list, 1, 64, config->dilations[j], &n, error))
       return FALSE;
     if (n == 0 || (j > 0 && n != config->n_dilations))
-      return wrong (file, error,
+      return h3_config_refuse (file, error,
           "resblock_dilation_sizes has %d entries for "
           "resblock kernel %d; needed: %s",
           n, j, j > 0 ? "as many as for the first" : "1 or more");
@@ -113,7 +96,7 @@ get_dilations (const H3Config *file, const gchar *prefix,
   }
   key = g_strdup_printf ("%s.%d", whole, config->n_kernels);
   if (h3_config_has (file, key))
-    return wrong (file, error,
+    return h3_config_refuse (file, error,
         "resblock_dilation_sizes has lists for more "
         "than %d resblock_kernel_sizes",
         config->n_kernels);
@@ -155,8 +138,8 @@ read_fields (const H3Config *file, const gchar *prefix, H3AudioVaeConfig *c,
   if (!h3_config_get_string (file, decoder_key, &decoder, error))
     return FALSE;
   if (decoder && strcmp (decoder, "bigvgan") != 0)
-    return wrong (file, error, "decoder_type is \"%s\"; needed: \"bigvgan\"",
-        decoder);
+    return h3_config_refuse (file, error,
+        "decoder_type is \"%s\"; needed: \"bigvgan\"", decoder);
   if (!get_int (file, prefix, "output_channel", 2, 2, &outputs, error) ||
       !get_int (file, prefix, "vae_latent_channels", 1, H3_AUDIO_MAX_CHANNELS,
           &c->channels, error) ||
@@ -176,7 +159,7 @@ read_fields (const H3Config *file, const gchar *prefix, H3AudioVaeConfig *c,
           &n_kernels, error))
     return FALSE;
   if (n_kernels != c->n_stages || c->n_stages == 0)
-    return wrong (file, error,
+    return h3_config_refuse (file, error,
         "%d decoder_kernel_sizes for %d decoder_rates; needed: as many, "
         "at least one",
         n_kernels, c->n_stages);
@@ -185,8 +168,9 @@ read_fields (const H3Config *file, const gchar *prefix, H3AudioVaeConfig *c,
           c->resblock_kernels, &c->n_kernels, error))
     return FALSE;
   if (c->n_kernels < 1 || c->n_kernels > H3_AUDIO_MAX_KERNELS)
-    return wrong (file, error, "%d resblock_kernel_sizes; needed: 1 to %d",
-        c->n_kernels, H3_AUDIO_MAX_KERNELS);
+    return h3_config_refuse (file, error,
+        "%d resblock_kernel_sizes; needed: 1 to %d", c->n_kernels,
+        H3_AUDIO_MAX_KERNELS);
   return get_dilations (file, prefix, c, error);
 }
 
@@ -202,7 +186,7 @@ read_stats (const H3Config *file, H3AudioVaeConfig *c, gboolean *has_stats,
     return TRUE;
   if (!h3_config_has (file, "latents_mean") ||
       !h3_config_has (file, "latents_std"))
-    return wrong (file, error,
+    return h3_config_refuse (file, error,
         "latents_mean and latents_std belong together, "
         "one is missing");
   if (!h3_config_get_floats (file, "latents_mean", c->latents_mean, &n_mean,
@@ -211,13 +195,13 @@ read_stats (const H3Config *file, H3AudioVaeConfig *c, gboolean *has_stats,
           error))
     return FALSE;
   if (n_mean != n_std)
-    return wrong (file, error, "%u latents_mean but %u latents_std", n_mean,
-        n_std);
+    return h3_config_refuse (file, error, "%u latents_mean but %u latents_std",
+        n_mean, n_std);
   if (c->channels == 0)
     c->channels = n_mean;
   if (n_mean != (guint) c->channels)
-    return wrong (file, error, "%u latents_mean for %d latent channels", n_mean,
-        c->channels);
+    return h3_config_refuse (file, error,
+        "%u latents_mean for %d latent channels", n_mean, c->channels);
   *has_stats = TRUE;
   return TRUE;
 }

@@ -247,3 +247,18 @@ h3_config_get_floats (const H3Config *config, const gchar *key, gfloat *values,
   }
   return TRUE;
 }
+
+gboolean
+h3_config_refuse (const H3Config *config, GError **error, const gchar *format,
+    ...)
+{
+  g_autofree gchar *what = NULL;
+  va_list args;
+
+  va_start (args, format);
+  what = g_strdup_vprintf (format, args);
+  va_end (args);
+  g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE, "%s: %s",
+      h3_config_path (config), what);
+  return FALSE;
+}

@@ -40,4 +40,9 @@ gboolean h3_config_get_ints (const H3Config *config, const gchar *key,
 gboolean h3_config_get_floats (const H3Config *config, const gchar *key,
     gfloat *values, guint *n, GError **error);
 
+/* FALSE, with H3_ERROR_WRONG_TYPE: the file's path and what is wrong with what it
+ * says, for checks that go beyond one key. */
+gboolean h3_config_refuse (const H3Config *config, GError **error,
+    const gchar *format, ...) G_GNUC_PRINTF (3, 4);
+
 G_END_DECLS

@@ -18,23 +18,6 @@ static const H3TextConfig released = {
   .rope_theta = 5e6,
 };
 
-static gboolean wrong (const H3Config *file, GError **error,
-    const gchar *format, ...) G_GNUC_PRINTF (3, 4);
-
-static gboolean
-wrong (const H3Config *file, GError **error, const gchar *format, ...)
-{
-  g_autofree gchar *message = NULL;
-  va_list args;
-
-  va_start (args, format);
-  message = g_strdup_vprintf (format, args);
-  va_end (args);
-  g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE, "%s: %s",
-      h3_config_path (file), message);
-  return FALSE;
-}
-
 static gboolean
 read_dimensions (const H3Config *file, H3TextConfig *config, GError **error)
 {
@@ -88,11 +71,14 @@ read_rope (const H3Config *file, H3TextConfig *config, GError **error)
           &type, error))
     return FALSE;
   if (n != G_N_ELEMENTS (config->mrope_section))
-    return wrong (file, error, "mrope_section has %u numbers, 3 are needed", n);
+    return h3_config_refuse (file, error,
+        "mrope_section has %u numbers, 3 are needed", n);
   if (!interleaved)
-    return wrong (file, error, "mrope_interleaved is false, H3 has it true");
+    return h3_config_refuse (file, error,
+        "mrope_interleaved is false, H3 has it true");
   if (type && !g_str_equal (type, "default"))
-    return wrong (file, error, "rope_type is \"%s\", H3 has \"default\"", type);
+    return h3_config_refuse (file, error,
+        "rope_type is \"%s\", H3 has \"default\"", type);
   return TRUE;
 }
 
@@ -105,17 +91,17 @@ check_rope (const H3Config *file, const H3TextConfig *config, GError **error)
   const gint frequencies = config->head_dim / 2;
 
   if (config->head_dim % 2 != 0)
-    return wrong (file, error, "head_dim is %d, an even number is needed",
-        config->head_dim);
+    return h3_config_refuse (file, error,
+        "head_dim is %d, an even number is needed", config->head_dim);
   if ((gint64) section[0] + section[1] + section[2] != frequencies ||
       3 * section[1] - 2 >= frequencies || 3 * section[2] - 1 >= frequencies)
-    return wrong (file, error,
+    return h3_config_refuse (file, error,
         "mrope_section [%d, %d, %d] does not interleave over the %d "
         "frequencies of head_dim %d",
         section[0], section[1], section[2], frequencies, config->head_dim);
   if (!(config->rope_theta > 1 && config->rope_theta < 1e12))
-    return wrong (file, error, "rope_theta is %g, 1 to 1e12 is needed",
-        config->rope_theta);
+    return h3_config_refuse (file, error,
+        "rope_theta is %g, 1 to 1e12 is needed", config->rope_theta);
   return TRUE;
 }
 
@@ -130,20 +116,22 @@ check_settings (const H3Config *file, const H3TextConfig *config,
       !h3_config_get_string (file, "text_config.hidden_act", &act, error))
     return FALSE;
   if (bias)
-    return wrong (file, error, "attention_bias is true, H3 has none");
+    return h3_config_refuse (file, error,
+        "attention_bias is true, H3 has none");
   if (act && !g_str_equal (act, "silu"))
-    return wrong (file, error, "hidden_act is \"%s\", H3 has \"silu\"", act);
+    return h3_config_refuse (file, error,
+        "hidden_act is \"%s\", H3 has \"silu\"", act);
   if (config->heads % config->kv_heads != 0)
-    return wrong (file, error,
+    return h3_config_refuse (file, error,
         "num_attention_heads %d is no multiple of num_key_value_heads %d",
         config->heads, config->kv_heads);
   if (config->layers < H3_TEXT_LAYERS)
-    return wrong (file, error,
+    return h3_config_refuse (file, error,
         "num_hidden_layers is %d, H3 needs the state after layer %d",
         config->layers, H3_TEXT_LAYERS);
   if (!(config->rms_eps > 0 && config->rms_eps < 1))
-    return wrong (file, error, "rms_norm_eps is %g, 0 to 1 is needed",
-        config->rms_eps);
+    return h3_config_refuse (file, error,
+        "rms_norm_eps is %g, 0 to 1 is needed", config->rms_eps);
   return TRUE;
 }
 

@@ -54,23 +54,6 @@ set_release_values (H3VideoVaeConfig *config)
   memcpy (config->pixel_std, pixel_std, sizeof pixel_std);
 }
 
-static gboolean fail (GError **error, const H3Config *file, const gchar *format,
-    ...) G_GNUC_PRINTF (3, 4);
-
-static gboolean
-fail (GError **error, const H3Config *file, const gchar *format, ...)
-{
-  g_autofree gchar *what = NULL;
-  va_list args;
-
-  va_start (args, format);
-  what = g_strdup_vprintf (format, args);
-  va_end (args);
-  g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE, "%s: %s",
-      h3_config_path (file), what);
-  return FALSE;
-}
-
 /* This decoder is one architecture: what the file may say of the rest. */
 static gboolean
 check_string (const H3Config *file, const gchar *key, const gchar *needed,
@@ -84,8 +67,8 @@ check_string (const H3Config *file, const gchar *key, const gchar *needed,
     return FALSE;
   if (g_strcmp0 (found, needed) == 0)
     return TRUE;
-  return fail (error, file, "\"%s\" is \"%s\", only \"%s\" is supported", key,
-      found, needed);
+  return h3_config_refuse (file, error,
+      "\"%s\" is \"%s\", only \"%s\" is supported", key, found, needed);
 }
 
 static gboolean
@@ -98,8 +81,8 @@ check_bool (const H3Config *file, const gchar *key, gboolean needed,
     return FALSE;
   if (!found == !needed)
     return TRUE;
-  return fail (error, file, "\"%s\" is %s, only %s is supported", key,
-      found ? "true" : "false", needed ? "true" : "false");
+  return h3_config_refuse (file, error, "\"%s\" is %s, only %s is supported",
+      key, found ? "true" : "false", needed ? "true" : "false");
 }
 
 static gboolean
@@ -125,7 +108,8 @@ read_product (const H3Config *file, const gchar *key, gint *product,
   for (guint i = 0; i < n && result <= 256; i++)
     result *= factors[i];
   if (result > 256)
-    return fail (error, file, "the product of \"%s\" is above 256", key);
+    return h3_config_refuse (file, error, "the product of \"%s\" is above 256",
+        key);
   *product = (gint) result;
   return TRUE;
 }
@@ -139,7 +123,7 @@ read_statistics (const H3Config *file, const gchar *key, gfloat *values,
   if (!h3_config_has (file, key)) {
     if (channels == RELEASE_CHANNELS)
       return TRUE;
-    return fail (error, file,
+    return h3_config_refuse (file, error,
         "\"%s\" is missing: the release's are for %d "
         "latent channels, this model has %d",
         key, RELEASE_CHANNELS, channels);
@@ -147,8 +131,8 @@ read_statistics (const H3Config *file, const gchar *key, gfloat *values,
   if (!h3_config_get_floats (file, key, values, &n, error))
     return FALSE;
   if ((gint) n != channels)
-    return fail (error, file, "\"%s\" has %u values, \"latent_channels\" is %d",
-        key, n, channels);
+    return h3_config_refuse (file, error,
+        "\"%s\" has %u values, \"latent_channels\" is %d", key, n, channels);
   return TRUE;
 }
 
@@ -157,7 +141,7 @@ check_ratio_t (const H3Config *file, gint ratio_t, GError **error)
 {
   if (ratio_t == H3_VIDEO_RATIO_T)
     return TRUE;
-  return fail (error, file,
+  return h3_config_refuse (file, error,
       "the product of \"temporal_downsample_factors\" is %d, only %d is "
       "supported",
       ratio_t, H3_VIDEO_RATIO_T);
@@ -171,7 +155,7 @@ check_tiles (const H3Config *file, const H3VideoVaeConfig *config,
       config->min_overlap % config->ratio == 0 &&
       config->min_overlap <= config->tile - config->ratio)
     return TRUE;
-  return fail (error, file,
+  return h3_config_refuse (file, error,
       "tiles of %d pixels that overlap by %d: both must be multiples of %d, "
       "the overlap at most the tile less %d",
       config->tile, config->min_overlap, config->ratio, config->ratio);
@@ -184,7 +168,7 @@ check_statistics (const H3Config *file, const H3VideoVaeConfig *config,
   for (gint c = 0; c < config->channels; c++)
     if (!isfinite (config->latents_mean[c]) ||
         !isfinite (config->latents_std[c]) || config->latents_std[c] <= 0)
-      return fail (error, file,
+      return h3_config_refuse (file, error,
           "latent channel %d has mean %g and standard deviation %g: finite, "
           "and positive, is needed",
           c, config->latents_mean[c], config->latents_std[c]);
@@ -198,19 +182,20 @@ check_rope (const H3Config *file, const H3VideoVaeConfig *config,
   gint rotated;
 
   if (!(config->rope_ratio > 0 && config->rope_ratio <= 1))
-    return fail (error, file,
+    return h3_config_refuse (file, error,
         "rope_dim_ratio is %g: above 0 and at most 1 is "
         "needed",
         config->rope_ratio);
   rotated = (gint) (config->head_dim * config->rope_ratio);
   if (rotated < 6 || rotated % 6)
-    return fail (error, file,
+    return h3_config_refuse (file, error,
         "rope_dim_ratio %g of %d channels a head is %d: "
         "a positive multiple of 6 is needed",
         config->rope_ratio, config->head_dim, rotated);
   if (!(config->rope_theta > 0) || !(config->eps > 0))
-    return fail (error, file, "rope theta %g and norm eps %g must be positive",
-        config->rope_theta, config->eps);
+    return h3_config_refuse (file, error,
+        "rope theta %g and norm eps %g must be positive", config->rope_theta,
+        config->eps);
   return TRUE;
 }
 
@@ -291,8 +276,8 @@ read_file_name (const H3Config *file, const gchar *key, gchar **name,
   if (**name && !strpbrk (*name, "/\\") && !g_str_equal (*name, "..") &&
       !g_str_equal (*name, "."))
     return TRUE;
-  return fail (error, file, "\"%s\" is \"%s\": a plain file name is needed",
-      key, *name);
+  return h3_config_refuse (file, error,
+      "\"%s\" is \"%s\": a plain file name is needed", key, *name);
 }
 
 static gboolean
