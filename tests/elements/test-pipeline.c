@@ -531,7 +531,7 @@ test_cycles (void)
   g_assert_cmpuint (after, <, before + 16 * 1024 * 1024);
 #endif
   g_signal_emit_by_name (tracer, "activity-start-tracking");
-  cycle_often (files->prompt, 20);
+  cycle_often (files->prompt, CYCLES);
   g_assert_cmpuint (count_leaks (tracer), ==, 0);
   g_signal_emit_by_name (tracer, "activity-stop-tracking");
   gst_object_unref (tracer);
