@@ -203,6 +203,7 @@ typedef struct {
   gint64 n_rows[MAX_PARTS];
   guint n;
   gint64 rows, cols;
+  gint64 first; /* H3_ROWS_AS_STORED: read from this row on */
   H3StoredType type;
   H3RowOrder order;
   guint heads, head_dim;
@@ -386,7 +387,7 @@ read_grouped (H3Loader *loader, const Parts *p, guint8 *dest)
   return TRUE;
 }
 
-/* All rows in their order in memory, in the stored type. */
+/* The rows in their order in memory, in the stored type. */
 static gboolean
 read_ordered (H3Loader *loader, const Parts *p, guint8 *dest)
 {
@@ -400,7 +401,7 @@ read_ordered (H3Loader *loader, const Parts *p, guint8 *dest)
       return read_rows (loader, p, half, half, dest) &&
              read_rows (loader, p, 0, half, dest + half_bytes);
     default:
-      return read_rows (loader, p, 0, p->rows, dest);
+      return read_rows (loader, p, p->first, p->rows, dest);
   }
 }
 
@@ -495,21 +496,26 @@ round_matrix (H3Loader *loader, const H3Tensor *stored, const Parts *p)
   return check_rounded (loader, rounded, p) ? g_steal_pointer (&rounded) : NULL;
 }
 
-/* Read straight into the tensor where the host can. */
+/* Straight into the tensor where the host can. */
+static gboolean
+read_matrix (H3Loader *loader, const Parts *p, H3Tensor *tensor)
+{
+  gpointer to = loader->device->host_memory
+                    ? tensor->data
+                    : get_staging (loader, tensor->bytes);
+
+  return to && read_ordered (loader, p, to) &&
+         (to == tensor->data || upload (loader, tensor, to));
+}
+
 static H3Weight *
 load_matrix (H3Loader *loader, const Parts *p)
 {
   const gint64 shape[] = { p->rows, p->cols };
   g_autoptr (H3Tensor) tensor = NULL;
-  gpointer to;
 
   tensor = new_tensor (loader, plain_dtype (p->type), 2, shape);
-  if (!tensor)
-    return NULL;
-  to = loader->device->host_memory ? tensor->data
-                                   : get_staging (loader, tensor->bytes);
-  if (!to || !read_ordered (loader, p, to) ||
-      (to != tensor->data && !upload (loader, tensor, to)))
+  if (!tensor || !read_matrix (loader, p, tensor))
     return NULL;
   if (tensor->dtype != matrix_dtype (loader, p->type)) {
     H3Tensor *rounded = round_matrix (loader, tensor, p);
@@ -546,6 +552,43 @@ h3_loader_matrix (H3Loader *loader, const gchar *name, gint64 rows, gint64 cols)
 {
   return h3_loader_weight (loader, &name, 1, rows, cols, H3_ROWS_AS_STORED, 0,
       0);
+}
+
+/* A matrix of the type @p is stored in: @piece's memory when it fits. */
+static gboolean
+fit_piece (H3Loader *loader, const Parts *p, H3Weight **piece)
+{
+  const gint64 shape[] = { p->rows, p->cols };
+  H3DType dtype = plain_dtype (p->type);
+  const H3Tensor *have = *piece ? (*piece)->tensor : NULL;
+  H3Tensor *tensor;
+
+  if (have && have->dtype == dtype && have->shape[0] == p->rows &&
+      have->shape[1] == p->cols)
+    return TRUE;
+  g_clear_pointer (piece, h3_weight_unref);
+  tensor = new_tensor (loader, dtype, 2, shape);
+  if (tensor)
+    *piece = h3_weight_new_plain (tensor);
+  return tensor != NULL;
+}
+
+gboolean
+h3_loader_piece (H3Loader *loader, const gchar *name, gint64 rows, gint64 cols,
+    gint64 first, gint64 n, H3Weight **piece)
+{
+  Parts p = { .rows = rows, .cols = cols, .order = H3_ROWS_AS_STORED };
+
+  g_return_val_if_fail (first >= 0 && n >= 1 && first <= rows - n, FALSE);
+
+  if (!find_parts (loader, &p, &name, 1))
+    return FALSE;
+  if (!loader->device)
+    return TRUE;
+  p.first = first;
+  p.rows = n;
+  return may_go_on (loader) && fit_piece (loader, &p, piece) &&
+         read_matrix (loader, &p, (*piece)->tensor);
 }
 
 /* Stored numbers, in order, as float32 on the host. */

@@ -63,6 +63,19 @@ void h3_loader_round_matrices (H3Loader *loader, H3DType dtype);
 /* The common case: one tensor, rows as stored. */
 H3Weight *h3_loader_matrix (H3Loader *loader, const gchar *name, gint64 rows,
     gint64 cols);
+/**
+ * h3_loader_piece:
+ * @first, @n: which rows of the matrix @name [rows, cols]
+ * @piece: (inout): a matrix read by this function before, whose memory is used
+ *   again where type and shape are the same, or NULL; left to the caller
+ *
+ * A part of a weight that is read when it is needed and not kept: its bytes are
+ * not counted. The part is on the device when this returns; what reads @piece's
+ * memory must have ended before. FALSE when something is wrong, which is
+ * remembered. A dry run checks the whole matrix and leaves @piece alone.
+ */
+gboolean h3_loader_piece (H3Loader *loader, const gchar *name, gint64 rows,
+    gint64 cols, gint64 first, gint64 n, H3Weight **piece);
 /* A vector (norm weight, bias, scale) widened to float32; the same orders. */
 H3Tensor *h3_loader_vector (H3Loader *loader, const gchar *const *names,
     guint n_names, gint64 n, H3RowOrder order, guint heads, guint head_dim);

@@ -6,6 +6,8 @@
 
 #include "model/checkpoint/loader.h"
 
+#include <math.h>
+
 #define WHAT "test component"
 
 typedef struct {
@@ -410,6 +412,57 @@ test_not_finite_in_order (void)
   close_file (&f);
 }
 
+/* Pieces of a matrix one after the other, in one memory; not counted. */
+static void
+test_piece (gconstpointer data)
+{
+  gfloat payload[24];
+  g_autoptr (H3Weight) piece = NULL;
+  Fixture f;
+
+  iota (payload, 24);
+  open_file (&f, MATRIX_HEADER, payload, sizeof payload,
+      GPOINTER_TO_INT (data));
+  g_assert_true (h3_loader_piece (f.loader, "w", 12, 2, 0, 5, &piece));
+  g_assert_null (piece);
+  begin (&f);
+  for (gint first = 0; first <= 7; first++) {
+    gsize before = f.device->in_use;
+
+    g_assert_true (h3_loader_piece (f.loader, "w", 12, 2, first, 5, &piece));
+    g_assert_cmpint (piece->tensor->shape[0], ==, 5);
+    g_assert_cmpint (piece->tensor->shape[1], ==, 2);
+    g_assert_cmpmem (piece->tensor->data, piece->tensor->bytes,
+        payload + 2 * first, 40);
+    if (first > 0)
+      g_assert_cmpuint (f.device->in_use, ==, before);
+  }
+  g_assert_true (h3_loader_piece (f.loader, "w", 12, 2, 11, 1, &piece));
+  g_assert_cmpmem (piece->tensor->data, piece->tensor->bytes, payload + 22, 8);
+  g_assert_cmpuint (h3_loader_bytes (f.loader), ==, 0);
+
+  payload[22] = NAN;
+  h3_test_patch_file (f.path, h3_test_file_size (f.path) - 8, payload + 22, 4);
+  g_assert_true (h3_loader_piece (f.loader, "w", 12, 2, 10, 1, &piece));
+  g_assert_false (h3_loader_piece (f.loader, "w", 12, 2, 11, 1, &piece));
+  assert_finish_fails (&f, H3_ERROR_NUMERIC, f.path, "element 22 is NaN");
+  g_clear_pointer (&piece, h3_weight_unref);
+  close_file (&f);
+}
+
+static void
+test_piece_misfit (void)
+{
+  gfloat payload[24] = { 0 };
+  g_autoptr (H3Weight) piece = NULL;
+  Fixture f;
+
+  open_file (&f, MATRIX_HEADER, payload, sizeof payload, TRUE);
+  g_assert_false (h3_loader_piece (f.loader, "w", 11, 2, 0, 5, &piece));
+  assert_finish_fails (&f, H3_ERROR_WRONG_TYPE, "tensor w", "[11, 2]");
+  close_file (&f);
+}
+
 /* Cut between the dry run and the real one. */
 static void
 test_cut_while_loading (gconstpointer data)
@@ -506,6 +559,7 @@ add_loader_tests (void)
     { "types", test_types },
     { "computed", test_computed },
     { "not-finite", test_not_finite },
+    { "piece", test_piece },
     { "cut-while-loading", test_cut_while_loading },
   };
 
@@ -517,6 +571,7 @@ add_loader_tests (void)
     }
   }
   g_test_add_func ("/loader/concatenation-misfit", test_concatenation_misfit);
+  g_test_add_func ("/loader/piece-misfit", test_piece_misfit);
   g_test_add_func ("/loader/collected", test_collected);
   g_test_add_func ("/loader/wrong-types", test_wrong_types);
   g_test_add_func ("/loader/not-finite-in-order", test_not_finite_in_order);
