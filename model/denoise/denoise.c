@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/denoise/denoise.h"
 
+#include "model/denoise/condition-rows.h"
+
 /* One stream of the loop: state, what the model reads and writes. */
 typedef struct {
   const gchar *name; /* for taps: "latents", "audio" */
@@ -94,7 +96,7 @@ track_init (Track *track, Loop *loop, const gchar *name, gint64 rows,
 static gfloat *
 try_floats (gsize rows, gsize cols, GError **error)
 {
-  gfloat *values = g_try_new (gfloat, rows * cols);
+  gfloat *values = g_try_new (gfloat, MAX (rows * cols, 1));
 
   if (!values)
     g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
@@ -103,50 +105,89 @@ try_floats (gsize rows, gsize cols, GError **error)
   return values;
 }
 
+static void
+noise_clear (H3Noise *noise)
+{
+  g_clear_pointer (&noise->conditions, g_free);
+  g_clear_pointer (&noise->video, g_free);
+  g_clear_pointer (&noise->audio, g_free);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (H3Noise, noise_clear)
+
+static gboolean
+draw_noise (const H3DenoiseRequest *r, const H3TransformerConfig *c,
+    const H3Packing *packing, H3Noise *noise, GError **error)
+{
+  gsize video_cols = 4 * (gsize) c->video_channels;
+
+  noise->conditions =
+      try_floats (packing->condition_video_rows, video_cols, error);
+  if (!noise->conditions)
+    return FALSE;
+  noise->video = try_floats (packing->video_rows, video_cols, error);
+  if (!noise->video)
+    return FALSE;
+  noise->audio = try_floats (packing->audio_rows, c->audio_channels, error);
+  return noise->audio && h3_noise_draw (r->noise_mode, r->seed, &r->geometry,
+                             r->conditions, r->n_conditions, c->video_channels,
+                             c->audio_channels, noise, error);
+}
+
 /* sampling.md 3.5: both streams start as noise. */
 static gboolean
-start_from_noise (Loop *loop, GError **error)
+start_from_noise (Loop *loop, const H3Packing *packing, const H3Noise *noise,
+    GError **error)
 {
-  const H3DenoiseRequest *r = loop->request;
   const H3TransformerConfig *c = h3_transformer_config (loop->transformer);
-  const H3Geometry *g = &r->geometry;
-  gint video_cols = 4 * c->video_channels, audio_cols = c->audio_channels;
-  g_autofree gfloat *video = try_floats (g->video_rows, video_cols, error);
-  g_autofree gfloat *audio = NULL;
 
-  if (!video)
-    return FALSE;
-  audio = try_floats (g->audio_rows, audio_cols, error);
-  return audio &&
-         h3_noise_t2va (r->noise_mode, r->seed, g, c->video_channels,
-             audio_cols, video, audio, error) &&
-         track_init (&loop->video, loop, "latents", g->video_rows, video_cols,
-             video, loop->plan->video, error) &&
-         track_init (&loop->audio, loop, "audio", g->audio_rows, audio_cols,
-             audio, loop->plan->audio, error);
+  return track_init (&loop->video, loop, "latents", packing->video_rows,
+             4 * (gint64) c->video_channels, noise->video, loop->plan->video,
+             error) &&
+         track_init (&loop->audio, loop, "audio", packing->audio_rows,
+             c->audio_channels, noise->audio, loop->plan->audio, error);
 }
 
 static gboolean
-open_session (Loop *loop, const H3Tensor *prompt_embeds,
-    const gint32 *text_tags, const H3Stop *stop, GError **error)
+open_session (Loop *loop, const H3Packing *packing, const H3Noise *noise,
+    const H3Tensor *prompt_embeds, const H3Stop *stop, GError **error)
+{
+  const H3DenoiseRequest *r = loop->request;
+  const H3TransformerConfig *c = h3_transformer_config (loop->transformer);
+  g_autoptr (H3Tensor) video = NULL;
+  g_autoptr (H3Tensor) audio = NULL;
+
+  if (!h3_condition_rows (loop->stream, r->conditions, r->n_conditions,
+          c->video_channels, c->audio_channels, noise->conditions,
+          h3_condition_noise (r->noise_mode), &video, &audio, error))
+    return FALSE;
+  if (video)
+    h3_tap (loop->tap, "video_conditions", video);
+  loop->session = h3_transformer_session_new (loop->transformer, loop->stream,
+      packing, prompt_embeds, r->schedule->t_v, r->schedule->t_a,
+      r->schedule->steps, video, audio, stop, loop->tap, error);
+  return loop->session != NULL;
+}
+
+static gboolean
+start (Loop *loop, const H3Tensor *prompt_embeds, const gint32 *text_tags,
+    const H3Stop *stop, GError **error)
 {
   const H3DenoiseRequest *r = loop->request;
   gint64 n_text = h3_tensor_rows (prompt_embeds);
-  H3Packing packing;
+  g_auto (H3Packing) packing = { 0 };
+  g_auto (H3Noise) noise = { 0 };
 
   if (n_text > G_MAXINT) {
     g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
         "%" G_GINT64_FORMAT " text tokens are too many", n_text);
     return FALSE;
   }
-  if (!h3_packing_t2va (&packing, &r->geometry, text_tags, (gint) n_text,
-          error))
-    return FALSE;
-  loop->session = h3_transformer_session_new (loop->transformer, loop->stream,
-      &packing, prompt_embeds, r->schedule->t_v, r->schedule->t_a,
-      r->schedule->steps, NULL, NULL, stop, loop->tap, error);
-  h3_packing_clear (&packing);
-  return loop->session != NULL;
+  return h3_packing_init (&packing, &r->geometry, text_tags, (gint) n_text,
+             r->conditions, r->n_conditions, error) &&
+         draw_noise (r, h3_transformer_config (loop->transformer), &packing,
+             &noise, error) &&
+         open_session (loop, &packing, &noise, prompt_embeds, stop, error) &&
+         start_from_noise (loop, &packing, &noise, error);
 }
 
 static void
@@ -280,8 +321,7 @@ h3_denoise (H3Transformer *transformer, H3Stream *stream,
 
   loop.plan = h3_solver_plan_new (request->solver, request->schedule,
       request->shift_v / request->shift_a);
-  if (!open_session (&loop, prompt_embeds, text_tags, stop, error) ||
-      !start_from_noise (&loop, error))
+  if (!start (&loop, prompt_embeds, text_tags, stop, error))
     return FALSE;
 
   for (gint i = 0; i < loop.plan->steps; i++) {

@@ -15,6 +15,8 @@ typedef struct {
   const H3Schedule *schedule;
   H3Solver solver;
   gdouble shift_v, shift_a;
+  const H3Condition *conditions; /* in the order of the request */
+  guint n_conditions;
 } H3DenoiseRequest;
 
 /* After step @step (1 based) of @steps, from the computing thread, with the
@@ -24,7 +26,8 @@ typedef void (*H3StepFunc) (gint step, gint steps, gpointer user_data);
 /**
  * h3_denoise:
  * @prompt_embeds: [N, text_dim]; @text_tags: int32 [N] or NULL
- * @tap: "step0.video_velocity", "step0.latents_out", … as in golden/README.md
+ * @request: conditions' tensors are on the stream's device
+ * @tap: "video_conditions" (rows as the transformer reads them), "step0.video_velocity", "step0.latents_out", … as in golden/README.md
  * @video_latent: (out): [C, T, h, w] float32, normalised
  * @audio_latent: (out): [2, C, T] float32, normalised
  *

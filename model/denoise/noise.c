@@ -4,6 +4,7 @@
 #include "model/denoise/packing.h"
 
 #include <math.h>
+#include <string.h>
 
 /* MT19937 (Matsumoto and Nishimura 1998). */
 #define MT_N 624
@@ -134,24 +135,43 @@ h3_generator_randn (H3Generator *generator, gfloat *out, gsize n)
   }
 }
 
-/* Drawn in the latent's layout, used in rows. */
+static gfloat *
+try_noise (gsize n, GError **error)
+{
+  gfloat *noise = g_try_new (gfloat, n);
+
+  if (!noise)
+    g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
+        "no memory for %" G_GSIZE_FORMAT " bytes of noise",
+        n * sizeof (gfloat));
+  return noise;
+}
+
+/* Drawn as a latent [C, drawn_t, h, w], of which the first @t frames are used,
+ * in rows. */
+static gboolean
+latent_noise (H3Generator *generator, gint channels, gint drawn_t, gint t,
+    gint h, gint w, gfloat *rows, GError **error)
+{
+  gsize frame = (gsize) h * w, n = (gsize) channels * drawn_t * frame;
+  g_autofree gfloat *latent = try_noise (n, error);
+
+  if (!latent)
+    return FALSE;
+  h3_generator_randn (generator, latent, n);
+  for (gsize c = 1; c < (gsize) channels && t < drawn_t; c++)
+    memmove (latent + c * t * frame, latent + c * drawn_t * frame,
+        t * frame * sizeof (gfloat));
+  h3_patchify (rows, latent, channels, t, h, w);
+  return TRUE;
+}
+
 static gboolean
 video_noise (H3Generator *generator, const H3Geometry *geometry, gint channels,
     gfloat *rows, GError **error)
 {
-  gsize n = (gsize) geometry->video_rows * 4 * channels;
-  g_autofree gfloat *latent = g_try_new (gfloat, n);
-
-  if (!latent) {
-    g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
-        "no memory for %" G_GSIZE_FORMAT " bytes of video noise",
-        n * sizeof (gfloat));
-    return FALSE;
-  }
-  h3_generator_randn (generator, latent, n);
-  h3_patchify (rows, latent, channels, geometry->latent_t, geometry->latent_h,
-      geometry->latent_w);
-  return TRUE;
+  return latent_noise (generator, channels, geometry->latent_t,
+      geometry->latent_t, geometry->latent_h, geometry->latent_w, rows, error);
 }
 
 /* ComfyUI draws [C, 2, T]; row (ch T + t) column c. */
@@ -161,14 +181,10 @@ audio_noise_channels_first (H3Generator *generator, const H3Geometry *geometry,
 {
   gsize n_rows = geometry->audio_rows;
   gsize n = n_rows * channels;
-  g_autofree gfloat *latent = g_try_new (gfloat, n);
+  g_autofree gfloat *latent = try_noise (n, error);
 
-  if (!latent) {
-    g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
-        "no memory for %" G_GSIZE_FORMAT " bytes of audio noise",
-        n * sizeof (gfloat));
+  if (!latent)
     return FALSE;
-  }
   h3_generator_randn (generator, latent, n);
   for (gsize c = 0; c < (gsize) channels; c++)
     for (gsize row = 0; row < n_rows; row++)
@@ -176,31 +192,87 @@ audio_noise_channels_first (H3Generator *generator, const H3Geometry *geometry,
   return TRUE;
 }
 
+/* One visual condition's rows. @generator: the request's, which only the
+ * diffusers convention draws conditions from. */
+static gboolean
+condition_noise (H3NoiseMode mode, guint64 seed, H3Generator *generator,
+    const H3Condition *c, gint channels, gint target_t, guint n_visual,
+    gfloat *rows, GError **error)
+{
+  H3Generator own;
+
+  switch (mode) {
+    case H3_NOISE_DIFFUSERS:
+      return latent_noise (generator, channels, c->latent_t, c->latent_t,
+          c->latent_h, c->latent_w, rows, error);
+    case H3_NOISE_SGLANG:
+      /* of the longest sequence there could be, the first frames */
+      h3_generator_seed (&own, seed);
+      return latent_noise (&own, channels,
+          MAX (target_t + (gint) n_visual, c->latent_t), c->latent_t,
+          c->latent_h, c->latent_w, rows, error);
+    case H3_NOISE_COMFY:
+      h3_generator_seed (&own, seed);
+      h3_generator_randn (&own, rows,
+          h3_condition_video_rows (c) * 4 * channels);
+      return TRUE;
+  }
+  return FALSE;
+}
+
+static gboolean
+conditions_noise (H3NoiseMode mode, guint64 seed, H3Generator *generator,
+    const H3Geometry *geometry, const H3Condition *conditions,
+    guint n_conditions, gint channels, gfloat *rows, GError **error)
+{
+  guint n_visual = 0;
+
+  for (guint i = 0; i < n_conditions; i++)
+    n_visual += conditions[i].latent_t > 0;
+  for (guint i = 0; i < n_conditions; i++) {
+    const H3Condition *c = &conditions[i];
+
+    if (c->latent_t == 0)
+      continue;
+    if (!condition_noise (mode, seed, generator, c, channels,
+            geometry->latent_t, n_visual, rows, error))
+      return FALSE;
+    rows += h3_condition_video_rows (c) * 4 * channels;
+  }
+  return TRUE;
+}
+
+gfloat
+h3_condition_noise (H3NoiseMode mode)
+{
+  return mode == H3_NOISE_DIFFUSERS ? 1.0f - H3_CONDITION_LEVEL : 0.001f;
+}
+
 gboolean
-h3_noise_t2va (H3NoiseMode mode, guint64 seed, const H3Geometry *geometry,
-    gint video_channels, gint audio_channels, gfloat *video_rows,
-    gfloat *audio_rows, GError **error)
+h3_noise_draw (H3NoiseMode mode, guint64 seed, const H3Geometry *geometry,
+    const H3Condition *conditions, guint n_conditions, gint video_channels,
+    gint audio_channels, H3Noise *noise, GError **error)
 {
   gsize n_audio = (gsize) geometry->audio_rows * audio_channels;
   H3Generator generator;
 
   h3_generator_seed (&generator, seed);
-  if (!video_noise (&generator, geometry, video_channels, video_rows, error))
+  if (!conditions_noise (mode, seed, &generator, geometry, conditions,
+          n_conditions, video_channels, noise->conditions, error) ||
+      !video_noise (&generator, geometry, video_channels, noise->video, error))
     return FALSE;
 
   switch (mode) {
     case H3_NOISE_DIFFUSERS:
-      h3_generator_randn (&generator, audio_rows, n_audio);
+      h3_generator_randn (&generator, noise->audio, n_audio);
       return TRUE;
     case H3_NOISE_SGLANG:
       h3_generator_seed (&generator, seed);
-      h3_generator_randn (&generator, audio_rows, n_audio);
+      h3_generator_randn (&generator, noise->audio, n_audio);
       return TRUE;
     case H3_NOISE_COMFY:
       return audio_noise_channels_first (&generator, geometry, audio_channels,
-          audio_rows, error);
+          noise->audio, error);
   }
-  g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS, "unknown noise mode %d",
-      mode);
   return FALSE;
 }

@@ -2,7 +2,7 @@
 /* torch's CPU normal generator, and who draws what (sampling.md 3). */
 #pragma once
 
-#include "model/denoise/geometry.h"
+#include "model/denoise/condition.h"
 
 G_BEGIN_DECLS
 
@@ -26,14 +26,31 @@ typedef enum {
 } H3NoiseMode;
 
 /**
- * h3_noise_t2va:
- * @video_rows: [geometry->video_rows, 4 * video_channels]
- * @audio_rows: [geometry->audio_rows, audio_channels]
+ * H3Noise: what a request draws, in rows as they are packed
+ * @conditions: [rows of all visual conditions, 4 * video_channels]; NULL
+ *   without conditions
+ * @video: [geometry->video_rows, 4 * video_channels]
+ * @audio: [geometry->audio_rows, audio_channels]
+ */
+typedef struct {
+  gfloat *conditions, *video, *audio;
+} H3Noise;
+
+/**
+ * h3_noise_draw:
+ * @conditions: (array length=n_conditions): their shapes; sampling.md 3.1 says
+ *   when each is drawn
  *
  * FALSE with H3_ERROR_NO_SPACE when there is no memory to reorder the noise.
  */
-gboolean h3_noise_t2va (H3NoiseMode mode, guint64 seed,
-    const H3Geometry *geometry, gint video_channels, gint audio_channels,
-    gfloat *video_rows, gfloat *audio_rows, GError **error);
+gboolean h3_noise_draw (H3NoiseMode mode, guint64 seed,
+    const H3Geometry *geometry, const H3Condition *conditions,
+    guint n_conditions, gint video_channels, gint audio_channels,
+    H3Noise *noise, GError **error);
+
+/* sampling.md 3.4: how much of the noise a visual condition gets, whose own
+ * share is H3_CONDITION_LEVEL. */
+#define H3_CONDITION_LEVEL 0.999f
+gfloat h3_condition_noise (H3NoiseMode mode);
 
 G_END_DECLS

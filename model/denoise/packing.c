@@ -51,48 +51,115 @@ pack_text (H3Packing *packing, const gint32 *tags, gint n, GError **error)
   return TRUE;
 }
 
-/* Channel-major: all left latents at the first w of the canvas, then all right
- * ones at the last. */
-static void
-pack_target_audio (H3Packing *packing, const H3Geometry *geometry,
-    gdouble origin)
+/* A latent frame's size: what its rows' places on the axes depend on. */
+typedef struct {
+  gint h, w;
+} Grid;
+
+static gdouble
+grid_h (const Grid *grid, gint i)
 {
-  gdouble mean = sqrt ((gdouble) geometry->latent_h * geometry->latent_w);
-  gint row = packing->first_audio;
+  return axis_value (grid->h, sqrt ((gdouble) grid->h * grid->w), i);
+}
 
+static gdouble
+grid_w (const Grid *grid, gint j)
+{
+  return axis_value (grid->w, sqrt ((gdouble) grid->h * grid->w), j);
+}
+
+static gdouble
+latent_span (gint t)
+{
+  return FRAME_TIME * frames_of_latent[t % G_N_ELEMENTS (frames_of_latent)];
+}
+
+/* packing.md 5.1: what @t latent frames last */
+static gdouble
+span (gint t)
+{
+  gdouble sum = 0;
+
+  for (gint k = 0; k < t; k++)
+    sum += latent_span (k);
+  return sum;
+}
+
+/* Channel-major: all left latents at the first w of @grid, then all right ones
+ * at the last. Returns the row after them. */
+static gint
+pack_audio (H3Packing *packing, gint row, gint audio_t, const Grid *grid,
+    gdouble origin, H3Clock clock)
+{
   for (gint channel = 0; channel < 2; channel++) {
-    gdouble w = axis_value (geometry->latent_w, mean,
-        channel == 0 ? 0 : geometry->patch_w - 1);
+    gdouble w = grid_w (grid, channel == 0 ? 0 : grid->w / 2 - 1);
 
-    for (gint t = 0; t < geometry->audio_t; t++, row++) {
+    for (gint t = 0; t < audio_t; t++, row++) {
       packing->tag[row] = H3_TAG_AUDIO;
-      packing->clock[row] = H3_CLOCK_AUDIO;
+      packing->clock[row] = clock;
       set_position (packing, row, origin + t, 0, w);
     }
   }
+  return row;
 }
 
-static void
-pack_target_video (H3Packing *packing, const H3Geometry *geometry,
-    gdouble origin)
+static gint
+pack_video (H3Packing *packing, gint row, gint latent_t, const Grid *grid,
+    gdouble origin, H3Clock clock)
 {
-  gdouble mean = sqrt ((gdouble) geometry->latent_h * geometry->latent_w);
-  gint row = packing->first_video;
   gdouble elapsed = 0; /* exclusive sum of the latents' spans */
 
-  for (gint t = 0; t < geometry->latent_t; t++) {
-    for (gint i = 0; i < geometry->patch_h; i++) {
-      gdouble h = axis_value (geometry->latent_h, mean, i);
+  for (gint t = 0; t < latent_t; t++) {
+    for (gint i = 0; i < grid->h / 2; i++) {
+      gdouble h = grid_h (grid, i);
 
-      for (gint j = 0; j < geometry->patch_w; j++, row++) {
+      for (gint j = 0; j < grid->w / 2; j++, row++) {
         packing->tag[row] = H3_TAG_VIDEO;
-        packing->clock[row] = H3_CLOCK_VIDEO;
-        set_position (packing, row, origin + elapsed, h,
-            axis_value (geometry->latent_w, mean, j));
+        packing->clock[row] = clock;
+        set_position (packing, row, origin + elapsed, h, grid_w (grid, j));
       }
     }
-    elapsed +=
-        FRAME_TIME * frames_of_latent[t % G_N_ELEMENTS (frames_of_latent)];
+    elapsed += latent_span (t);
+  }
+  return row;
+}
+
+/* packing.md 5.2, 5.3: rows of one condition, at @clock or, for a last frame,
+ * at the time of the clip's last pixel frame. Advances both. */
+static void
+pack_condition (H3Packing *packing, const H3Condition *c,
+    const H3Geometry *geometry, gint *row, gdouble *clock)
+{
+  const Grid own = { c->latent_h, c->latent_w };
+  const Grid target = { geometry->latent_h, geometry->latent_w };
+
+  switch (c->kind) {
+    case H3_CONDITION_FIRST_FRAME:
+      *row = pack_video (packing, *row, 1, &target, *clock,
+          H3_CLOCK_VIDEO_CONDITION);
+      return;
+    case H3_CONDITION_LAST_FRAME:
+      *row = pack_video (packing, *row, 1, &target,
+          *clock + span (geometry->latent_t) - FRAME_TIME,
+          H3_CLOCK_VIDEO_CONDITION);
+      return;
+    case H3_CONDITION_IMAGE:
+      *row =
+          pack_video (packing, *row, 1, &own, *clock, H3_CLOCK_VIDEO_CONDITION);
+      *clock += 1;
+      return;
+    case H3_CONDITION_VIDEO:
+      *row = pack_audio (packing, *row, c->audio_t, &own, *clock,
+          H3_CLOCK_AUDIO_CONDITION);
+      *row = pack_video (packing, *row, c->latent_t, &own, *clock,
+          H3_CLOCK_VIDEO_CONDITION);
+      *clock += MAX (c->audio_t, span (c->latent_t));
+      return;
+    case H3_CONDITION_AUDIO:
+      *row = pack_audio (packing, *row, c->audio_t, &target, *clock,
+          H3_CLOCK_AUDIO_CONDITION);
+      *clock += c->audio_t;
+      return;
   }
 }
 
@@ -118,34 +185,58 @@ packing_alloc (H3Packing *packing, gint64 rows, GError **error)
   return TRUE;
 }
 
-gboolean
-h3_packing_t2va (H3Packing *packing, const H3Geometry *geometry,
-    const gint32 *text_tags, gint n_text, GError **error)
+/* How many rows of what kind, and where the targets begin. */
+static gboolean
+packing_measure (H3Packing *packing, const H3Geometry *geometry, gint n_text,
+    const H3Condition *conditions, guint n_conditions, GError **error)
 {
-  *packing = (H3Packing){ 0 };
+  gint64 video = 0, audio = 0, targets;
+
   if (n_text < 1) {
     g_set_error_literal (error, H3_ERROR, H3_ERROR_FORMAT,
         "the prompt has no tokens: at least one is needed");
     return FALSE;
   }
-  if (!packing_alloc (packing,
-          (gint64) n_text + geometry->audio_rows + geometry->video_rows,
-          error)) {
-    h3_packing_clear (packing);
-    return FALSE;
+  for (guint i = 0; i < n_conditions; i++) {
+    video += h3_condition_video_rows (&conditions[i]);
+    audio += h3_condition_audio_rows (&conditions[i]);
   }
+  targets = (gint64) geometry->audio_rows + geometry->video_rows;
+  if (!packing_alloc (packing, n_text + video + audio + targets, error))
+    return FALSE;
   packing->text_rows = n_text;
-  packing->first_audio = n_text;
+  packing->condition_video_rows = (gint) video;
+  packing->condition_audio_rows = (gint) audio;
+  packing->first_audio = n_text + (gint) (video + audio);
   packing->audio_rows = geometry->audio_rows;
-  packing->first_video = n_text + geometry->audio_rows;
+  packing->first_video = packing->first_audio + geometry->audio_rows;
   packing->video_rows = geometry->video_rows;
+  return TRUE;
+}
 
-  if (!pack_text (packing, text_tags, n_text, error)) {
+gboolean
+h3_packing_init (H3Packing *packing, const H3Geometry *geometry,
+    const gint32 *text_tags, gint n_text, const H3Condition *conditions,
+    guint n_conditions, GError **error)
+{
+  const Grid target = { geometry->latent_h, geometry->latent_w };
+  gdouble clock = n_text;
+  gint row = n_text;
+
+  *packing = (H3Packing){ 0 };
+  if (!h3_conditions_check (conditions, n_conditions, geometry, error))
+    return FALSE;
+  if (!packing_measure (packing, geometry, n_text, conditions, n_conditions,
+          error) ||
+      !pack_text (packing, text_tags, n_text, error)) {
     h3_packing_clear (packing);
     return FALSE;
   }
-  pack_target_audio (packing, geometry, n_text);
-  pack_target_video (packing, geometry, n_text);
+  for (guint i = 0; i < n_conditions; i++)
+    pack_condition (packing, &conditions[i], geometry, &row, &clock);
+  row = pack_audio (packing, row, geometry->audio_t, &target, clock,
+      H3_CLOCK_AUDIO);
+  pack_video (packing, row, geometry->latent_t, &target, clock, H3_CLOCK_VIDEO);
   return TRUE;
 }
 

@@ -192,7 +192,7 @@ bench_canvas (Bench *b, H3Transformer *t, gint width, gint height, gint frames)
   Denoise d = { NULL };
 
   must (h3_geometry_init (&g, width, height, frames, &error) &&
-            h3_packing_t2va (&p, &g, NULL, n_text, &error),
+            h3_packing_init (&p, &g, NULL, n_text, NULL, 0, &error),
       error);
   d.video = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
       (gint64[]){ p.video_rows, 4 * c->video_channels });

@@ -14,16 +14,47 @@
 #define SHIFT_V 12
 #define SHIFT_A 3
 
+/* Where a golden file keeps what an encoder made of a condition. */
+typedef struct {
+  H3ConditionKind kind;
+  gint t, h, w, audio_t;
+  const gchar *video, *audio;
+} Encoded;
+
+#define MAX_CONDITIONS 3
+
 typedef struct {
   const gchar *file;
   gint width, height, frames, steps;
   guint64 seed;
+  guint n_conditions;
+  Encoded conditions[MAX_CONDITIONS];
 } Case;
 
 static const Case tiny = { "request_t2va.safetensors", 96, 64, 22, 4, 440204 };
 static const Case tiny_39 = { "request_t2va_39.safetensors", 64, 96, 39, 3, 7 };
 static const Case demo_22 = { "demo/t2va_22.safetensors", 96, 64, 22, 8, 1 };
 static const Case demo_39 = { "demo/t2va_39.safetensors", 96, 64, 39, 8, 2 };
+#define LATENTS_0 "condition_latents_0"
+#define LATENTS_1 "condition_latents_1"
+static const Case tiny_first = { "request_fl2va_first.safetensors", 96, 64, 22,
+  3, 1, 1, { { H3_CONDITION_FIRST_FRAME, 1, 4, 6, 0, LATENTS_0 } } };
+static const Case tiny_last = { "request_fl2va_last.safetensors", 96, 64, 22, 3,
+  2, 1, { { H3_CONDITION_LAST_FRAME, 1, 4, 6, 0, LATENTS_0 } } };
+static const Case tiny_both = { "request_fl2va_both.safetensors", 96, 64, 22, 3,
+  3, 2,
+  { { H3_CONDITION_FIRST_FRAME, 1, 4, 6, 0, LATENTS_0 },
+      { H3_CONDITION_LAST_FRAME, 1, 4, 6, 0, LATENTS_1 } } };
+static const Case tiny_image = { "request_ref2va_image.safetensors", 96, 64, 22,
+  2, 4, 1, { { H3_CONDITION_IMAGE, 1, 6, 4, 0, LATENTS_0 } } };
+static const Case tiny_mixed = { "request_ref2va_mixed.safetensors", 96, 64, 56,
+  2, 5, 3,
+  { { H3_CONDITION_AUDIO, .audio_t = 40, .audio = "audio_condition_latents_0" },
+      { H3_CONDITION_VIDEO, 7, 4, 6, 50, LATENTS_0,
+          "audio_condition_latents_1" },
+      { H3_CONDITION_IMAGE, 1, 6, 4, 0, LATENTS_1 } } };
+static const Case demo_first = { "demo/first_22.safetensors", 96, 64, 22, 8, 4,
+  1, { { H3_CONDITION_FIRST_FRAME, 1, 4, 6, 0, LATENTS_0 } } };
 static const Case demo_portrait = { "demo/t2va_portrait.safetensors", 64, 96,
   22, 8, 3 };
 
@@ -73,6 +104,82 @@ typedef struct {
   const H3Tap *tap;
 } Run;
 
+static H3Tensor *
+device_latent (H3Device *device, guint rank, const gint64 *shape,
+    const gfloat *values)
+{
+  g_autoptr (GError) error = NULL;
+  H3Tensor *latent = h3_tensor_new_from_host (device, H3_DTYPE_F32, rank, shape,
+      values, &error);
+
+  g_assert_no_error (error);
+  return latent;
+}
+
+static H3Tensor *
+golden_video (const Case *c, const Encoded *encoded, H3Device *device)
+{
+  gsize n;
+  g_autofree gfloat *values = h3_test_golden (c->file, encoded->video, &n);
+  gint64 frame = encoded->t * encoded->h * encoded->w;
+  const gint64 shape[] = { n / frame, encoded->t, encoded->h, encoded->w };
+
+  return device_latent (device, 4, shape, values);
+}
+
+/* Golden files keep rows: [2 T, C]. */
+static H3Tensor *
+golden_audio (const Case *c, const Encoded *encoded, H3Device *device)
+{
+  gsize n;
+  g_autofree gfloat *rows = h3_test_golden (c->file, encoded->audio, &n);
+  g_autofree gfloat *latent = g_new (gfloat, n);
+  gint64 t = encoded->audio_t, channels = n / (2 * t);
+  const gint64 shape[] = { 2, channels, t };
+
+  for (gint64 row = 0; row < 2 * t; row++)
+    for (gint64 k = 0; k < channels; k++)
+      latent[(row / t * channels + k) * t + row % t] = rows[row * channels + k];
+  return device_latent (device, 3, shape, latent);
+}
+
+typedef struct {
+  H3Condition list[MAX_CONDITIONS];
+  H3Tensor *video[MAX_CONDITIONS], *audio[MAX_CONDITIONS];
+} Conditions;
+
+static void
+conditions_init (Conditions *conditions, const Case *c, H3Device *device)
+{
+  for (guint i = 0; i < c->n_conditions; i++) {
+    const Encoded *encoded = &c->conditions[i];
+
+    if (encoded->video)
+      conditions->video[i] = golden_video (c, encoded, device);
+    if (encoded->audio)
+      conditions->audio[i] = golden_audio (c, encoded, device);
+    conditions->list[i] = (H3Condition){
+      .kind = encoded->kind,
+      .latent_t = encoded->t,
+      .latent_h = encoded->h,
+      .latent_w = encoded->w,
+      .audio_t = encoded->audio_t,
+      .video = conditions->video[i],
+      .audio = conditions->audio[i],
+    };
+  }
+}
+
+static void
+conditions_clear (Conditions *conditions)
+{
+  for (guint i = 0; i < MAX_CONDITIONS; i++) {
+    g_clear_pointer (&conditions->video[i], h3_tensor_unref);
+    g_clear_pointer (&conditions->audio[i], h3_tensor_unref);
+  }
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Conditions, conditions_clear)
+
 static gboolean
 run (const Run *r, H3Transformer *transformer, const H3TestDevice *d,
     Result *result, GError **error)
@@ -89,7 +196,10 @@ run (const Run *r, H3Transformer *transformer, const H3TestDevice *d,
       h3_test_matrix (d->device, embeds, n / text_dim, text_dim);
   g_autoptr (H3Tensor) video = NULL;
   g_autoptr (H3Tensor) audio = NULL;
+  g_auto (Conditions) conditions = { 0 };
   H3DenoiseRequest request = {
+    .conditions = conditions.list,
+    .n_conditions = r->c->n_conditions,
     .seed = r->c->seed,
     .noise_mode = r->noise,
     .schedule = schedule,
@@ -102,6 +212,7 @@ run (const Run *r, H3Transformer *transformer, const H3TestDevice *d,
   h3_geometry_init (&request.geometry, r->c->width, r->c->height, r->c->frames,
       &local);
   g_assert_no_error (local);
+  conditions_init (&conditions, r->c, d->device);
   result_clear (result);
   result->steps_reported = 0;
   if (!h3_denoise (transformer, d->stream, &request, prompt, tags, count_step,
@@ -149,16 +260,47 @@ same (const Result *a, const Result *b)
          memcmp (a->video, b->video, a->n_video * sizeof (gfloat)) == 0;
 }
 
+/* Elements of the conditions' rows, with which golden rows begin. */
+static gsize
+condition_elements (const Case *c, const gchar *golden)
+{
+  gboolean audio = strstr (golden, "audio") != NULL;
+  gsize sum = 0, n;
+
+  for (guint i = 0; i < c->n_conditions; i++) {
+    const Encoded *encoded = &c->conditions[i];
+    const gchar *name = audio ? encoded->audio : encoded->video;
+
+    if (!name)
+      continue;
+    g_free (h3_test_golden (c->file, name, &n));
+    sum += n;
+  }
+  return sum;
+}
+
 static void
 check_tensor (const H3TestTaps *taps, const Case *c, const gchar *golden,
     const gchar *tap)
 {
-  gsize n;
+  gsize n, skip = condition_elements (c, golden);
   g_autofree gfloat *want = h3_test_golden (c->file, golden, &n);
-  const gfloat *got = h3_test_taps_get (taps, tap, n);
+  const gfloat *got = h3_test_taps_get (taps, tap, n - skip);
 
   g_test_message ("%s %s", c->file, golden);
-  h3_test_assert_close (got, want, n, STEP_TOLERANCE);
+  h3_test_assert_close (got, want + skip, n - skip, STEP_TOLERANCE);
+}
+
+/* What is the same in every step stands before the targets. */
+static void
+check_conditions (const H3TestTaps *taps, const Case *c, const gchar *golden)
+{
+  gsize n = condition_elements (c, golden);
+  g_autofree gfloat *want = h3_test_golden (c->file, golden, NULL);
+
+  if (n > 0)
+    h3_test_assert_close (h3_test_taps_get (taps, "video_conditions", n), want,
+        n, 1e-6);
 }
 
 /* Velocities and states of every step, under the golden file's own names. */
@@ -168,6 +310,7 @@ check_steps (const H3TestTaps *taps, const Case *c)
   static const gchar *const parts[] = { "latents_in", "audio_in",
     "video_velocity", "audio_velocity", "latents_out", "audio_out" };
 
+  check_conditions (taps, c, "step0.latents_in");
   for (gint i = 0; i < c->steps; i++)
     for (guint k = 0; k < G_N_ELEMENTS (parts); k++) {
       g_autofree gchar *name = g_strdup_printf ("step%d.%s", i, parts[k]);
@@ -181,6 +324,7 @@ check_steps (const H3TestTaps *taps, const Case *c)
 static void
 check_demo_steps (const H3TestTaps *taps, const Case *c)
 {
+  check_conditions (taps, c, "noise_video_rows");
   check_tensor (taps, c, "noise_video_rows", "step0.latents_in");
   check_tensor (taps, c, "noise_audio_rows", "step0.audio_in");
   check_tensor (taps, c, "step0_video_velocity", "step0.video_velocity");
@@ -215,7 +359,7 @@ check_final (const Result *result, const Case *c)
 }
 
 static void
-check_golden (const Case *c, const gchar *checkpoint,
+check_golden (const Case *c, const gchar *checkpoint, H3Partition partition,
     void (*check) (const H3TestTaps *, const Case *))
 {
   g_auto (H3TestDevice) d = { NULL, NULL };
@@ -226,7 +370,7 @@ check_golden (const Case *c, const gchar *checkpoint,
 
   h3_test_device_init (&d, 2);
   h3_test_taps_init (&taps, d.stream);
-  transformer = h3_test_load (checkpoint, d.device);
+  transformer = h3_test_load_partition (checkpoint, partition, d.device);
   run_ok (&r, transformer, &d, &result);
   check (&taps, c);
   check_final (&result, c);
@@ -235,16 +379,88 @@ check_golden (const Case *c, const gchar *checkpoint,
 static void
 test_tiny (void)
 {
-  check_golden (&tiny, h3_test_tiny_dir (), check_steps);
-  check_golden (&tiny_39, h3_test_tiny_dir (), check_steps);
+  static const Case *const cases[] = { &tiny, &tiny_39, &tiny_first, &tiny_last,
+    &tiny_both };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    check_golden (cases[i], h3_test_tiny_dir (), H3_PARTITION_FL2VA,
+        check_steps);
+}
+
+static void
+test_tiny_references (void)
+{
+  check_golden (&tiny_image, h3_test_tiny_dir (), H3_PARTITION_REF2VA,
+      check_steps);
+  check_golden (&tiny_mixed, h3_test_tiny_dir (), H3_PARTITION_REF2VA,
+      check_steps);
 }
 
 static void
 test_demo (void)
 {
-  check_golden (&demo_22, h3_test_demo_dir (), check_demo_steps);
-  check_golden (&demo_39, h3_test_demo_dir (), check_demo_steps);
-  check_golden (&demo_portrait, h3_test_demo_dir (), check_demo_steps);
+  static const Case *const cases[] = { &demo_22, &demo_39, &demo_portrait,
+    &demo_first };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    check_golden (cases[i], h3_test_demo_dir (), H3_PARTITION_FL2VA,
+        check_demo_steps);
+}
+
+/* Keyframes and references in the other conventions' noise: a clip each, and
+ * its own one. */
+static void
+test_condition_noise (void)
+{
+  static const H3NoiseMode modes[] = { H3_NOISE_DIFFUSERS, H3_NOISE_SGLANG,
+    H3_NOISE_COMFY };
+  Result results[G_N_ELEMENTS (modes)] = { 0 };
+  g_auto (H3TestDevice) d = { NULL, NULL };
+  g_autoptr (H3Transformer) transformer = NULL;
+
+  h3_test_device_init (&d, 2);
+  transformer = h3_test_load (h3_test_tiny_dir (), d.device);
+  for (guint i = 0; i < G_N_ELEMENTS (modes); i++) {
+    Run r = { .c = &tiny_both, .noise = modes[i] };
+
+    run_ok (&r, transformer, &d, &results[i]);
+    for (guint k = 0; k < i; k++)
+      g_assert_false (same (&results[i], &results[k]));
+  }
+  for (guint i = 0; i < G_N_ELEMENTS (modes); i++)
+    result_clear (&results[i]);
+}
+
+static void
+test_bad_condition (void)
+{
+  static const Case narrow = { "request_fl2va_first.safetensors", 96, 64, 22, 3,
+    1, 1, { { H3_CONDITION_FIRST_FRAME, 2, 4, 6, 0, LATENTS_0 } } };
+  static const Case missing = { "request_fl2va_first.safetensors", 96, 64, 22,
+    3, 1, 1, { { H3_CONDITION_FIRST_FRAME, 1, 4, 6, 0, NULL } } };
+  static const Case channels = { "request_fl2va_first.safetensors", 96, 64, 22,
+    3, 1, 1, { { H3_CONDITION_IMAGE, 1, 2, 6, 0, LATENTS_0 } } };
+  static const struct {
+    const Case *c;
+    const gchar *text;
+  } cases[] = {
+    { &narrow, "2 x 4 x 6" },
+    { &missing, "0 channels, the transformer needs 4" },
+    { &channels, "8 channels, the transformer needs 4" },
+  };
+  g_auto (H3TestDevice) d = { NULL, NULL };
+  g_autoptr (H3Transformer) transformer = NULL;
+
+  h3_test_device_init (&d, 1);
+  transformer = h3_test_load (h3_test_tiny_dir (), d.device);
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
+    g_auto (Result) result = { 0 };
+    g_autoptr (GError) error = NULL;
+    Run r = { .c = cases[i].c };
+
+    g_assert_false (run (&r, transformer, &d, &result, &error));
+    h3_test_assert_h3_error (error, H3_ERROR_FORMAT, cases[i].text);
+  }
 }
 
 static void
@@ -553,7 +769,10 @@ void
 h3_test_add_denoise (void)
 {
   g_test_add_func ("/denoise/golden/tiny", test_tiny);
+  g_test_add_func ("/denoise/golden/tiny-references", test_tiny_references);
   g_test_add_func ("/denoise/golden/demo", test_demo);
+  g_test_add_func ("/denoise/condition-noise", test_condition_noise);
+  g_test_add_func ("/denoise/bad-condition", test_bad_condition);
   g_test_add_func ("/denoise/layouts", test_layouts);
   g_test_add_func ("/denoise/repeatable", test_repeatable);
   g_test_add_func ("/denoise/settings-matter", test_settings_matter);

@@ -32,6 +32,8 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (H3TestDevice, h3_test_device_clear)
 
 /* The FL2VA transformer of the checkpoint at @path. */
 H3Transformer *h3_test_load (const gchar *path, H3Device *device);
+H3Transformer *h3_test_load_partition (const gchar *path, H3Partition partition,
+    H3Device *device);
 /* A matrix on the device. */
 H3Tensor *h3_test_matrix (H3Device *device, const gfloat *values, gint64 rows,
     gint64 cols);

@@ -148,8 +148,8 @@ noise_init (Noise *noise, H3NoiseMode mode, guint64 seed)
   n_audio = (gsize) noise->geometry.audio_rows * 32;
   noise->video = g_new (gfloat, n_video);
   noise->audio = g_new (gfloat, n_audio);
-  h3_noise_t2va (mode, seed, &noise->geometry, 24, 32, noise->video,
-      noise->audio, &error);
+  h3_noise_draw (mode, seed, &noise->geometry, NULL, 0, 24, 32,
+      &(H3Noise){ .video = noise->video, .audio = noise->audio }, &error);
   g_assert_no_error (error);
 }
 

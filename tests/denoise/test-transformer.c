@@ -12,8 +12,6 @@
 #define N_CONDITIONS_V 5
 #define N_CONDITIONS_A 3
 
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (H3Packing, h3_packing_clear)
-
 typedef struct {
   gsize n_text, n_audio, n_video, n;
   gint32 *text, *audio, *video; /* golden rows of each kind */

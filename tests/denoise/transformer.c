@@ -20,11 +20,12 @@ h3_test_device_clear (H3TestDevice *device)
 }
 
 H3Transformer *
-h3_test_load (const gchar *path, H3Device *device)
+h3_test_load_partition (const gchar *path, H3Partition partition,
+    H3Device *device)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (H3Checkpoint) checkpoint =
-      h3_checkpoint_open (path, H3_PARTITION_FL2VA, &error);
+      h3_checkpoint_open (path, partition, &error);
   H3Transformer *transformer;
 
   g_assert_no_error (error);
@@ -32,6 +33,12 @@ h3_test_load (const gchar *path, H3Device *device)
       h3_transformer_load (checkpoint, device, NULL, NULL, NULL, &error);
   g_assert_no_error (error);
   return transformer;
+}
+
+H3Transformer *
+h3_test_load (const gchar *path, H3Device *device)
+{
+  return h3_test_load_partition (path, H3_PARTITION_FL2VA, device);
 }
 
 H3Tensor *
