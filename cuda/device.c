@@ -26,13 +26,29 @@ code_of (cudaError_t err)
   }
 }
 
-/* A failure that was reported must not be found again by the next launch. */
+/* A failure that was reported must not be found again by the next launch. One
+ * that comes back nevertheless has poisoned the context for good. */
+static void
+forget (H3Device *device, const gchar *what, cudaError_t err)
+{
+  g_autofree gchar *why = NULL;
+
+  cudaGetLastError ();
+  if (!device || code_of (err) != H3_ERROR_DEVICE ||
+      cudaFree (NULL) == cudaSuccess)
+    return;
+  why = g_strdup_printf ("%s: %s (%s)", what, cudaGetErrorName (err),
+      cudaGetErrorString (err));
+  h3_device_fail (device, why);
+}
+
+/* @device: NULL while it is being made */
 static gboolean
-ok (cudaError_t err, const gchar *what, GError **error)
+ok (H3Device *device, cudaError_t err, const gchar *what, GError **error)
 {
   if (err == cudaSuccess)
     return TRUE;
-  cudaGetLastError ();
+  forget (device, what, err);
   g_set_error (error, H3_ERROR, code_of (err), "%s: %s (%s)", what,
       cudaGetErrorName (err), cudaGetErrorString (err));
   return FALSE;
@@ -43,7 +59,7 @@ h3_cuda_ok (H3Stream *stream, const gchar *what, cudaError_t err)
 {
   if (err == cudaSuccess)
     return TRUE;
-  cudaGetLastError ();
+  forget (stream->device, what, err);
   h3_stream_fail (stream, code_of (err), "%s on %s: %s (%s)", what,
       stream->device->name, cudaGetErrorName (err), cudaGetErrorString (err));
   return FALSE;
@@ -66,7 +82,9 @@ memory_info (H3Device *device, guint64 *free_bytes, guint64 *total_bytes)
   guint64 reserved = 0, used = 0;
 
   *free_bytes = *total_bytes = 0;
+  /* what was freed before is to count */
   if (cudaSetDevice (device->ordinal) != cudaSuccess ||
+      cudaStreamSynchronize (cuda->memory) != cudaSuccess ||
       cudaMemGetInfo (&free_now, &total) != cudaSuccess)
     return;
   /* what the pool keeps for the next allocation is free for us too */
@@ -77,6 +95,15 @@ memory_info (H3Device *device, guint64 *free_bytes, guint64 *total_bytes)
   *total_bytes = total;
 }
 
+static cudaError_t
+alloc_from_pool (H3CudaDevice *cuda, gsize bytes, gpointer *data)
+{
+  cudaError_t err =
+      cudaMallocFromPoolAsync (data, MAX (bytes, 1), cuda->pool, cuda->memory);
+
+  return err == cudaSuccess ? cudaStreamSynchronize (cuda->memory) : err;
+}
+
 static gpointer
 alloc (H3Device *device, gsize bytes, GError **error)
 {
@@ -84,15 +111,19 @@ alloc (H3Device *device, gsize bytes, GError **error)
   gpointer data = NULL;
   cudaError_t err;
 
-  if (!ok (cudaSetDevice (device->ordinal), "choosing the device", error))
+  if (!ok (device, cudaSetDevice (device->ordinal), "choosing the device",
+          error))
     return NULL;
-  err =
-      cudaMallocFromPoolAsync (&data, MAX (bytes, 1), cuda->pool, cuda->memory);
-  if (err == cudaSuccess)
-    err = cudaStreamSynchronize (cuda->memory);
+  err = alloc_from_pool (cuda, bytes, &data);
+  if (err == cudaErrorMemoryAllocation) {
+    /* in pieces of other sizes, the pool may have it */
+    cudaGetLastError ();
+    cudaMemPoolTrimTo (cuda->pool, 0);
+    err = alloc_from_pool (cuda, bytes, &data);
+  }
   if (err == cudaSuccess)
     return data;
-  cudaGetLastError ();
+  forget (device, "allocating memory", err);
 
   guint64 free_bytes, total_bytes;
 
@@ -128,6 +159,31 @@ free_memory (H3Device *device, gpointer data, gsize bytes)
   }
   g_mutex_unlock (&cuda->lock);
   cudaFreeAsync (data, cuda->memory);
+}
+
+/* Pinned, for every device. */
+static gpointer
+alloc_host (H3Device *device, gsize bytes, GError **error)
+{
+  gpointer data = NULL;
+  cudaError_t err = cudaSetDevice (device->ordinal);
+
+  if (err == cudaSuccess)
+    err = cudaHostAlloc (&data, MAX (bytes, 1), cudaHostAllocPortable);
+  if (err == cudaSuccess)
+    return data;
+  forget (device, "allocating pinned memory", err);
+  g_set_error (error, H3_ERROR, code_of (err),
+      "no pinned host memory for %" G_GSIZE_FORMAT " bytes (%s)", bytes,
+      cudaGetErrorName (err));
+  return NULL;
+}
+
+static void
+free_host (H3Device *device, gpointer data, gsize bytes)
+{
+  if (cudaSetDevice (device->ordinal) == cudaSuccess)
+    cudaFreeHost (data);
 }
 
 gpointer
@@ -182,8 +238,10 @@ stream_new (H3Device *device, GError **error)
   H3CudaDevice *cuda = (H3CudaDevice *) device;
   H3CudaStream *stream = g_new0 (H3CudaStream, 1);
 
-  if (!ok (cudaSetDevice (device->ordinal), "choosing the device", error) ||
-      !ok (cudaStreamCreateWithFlags (&stream->handle, cudaStreamNonBlocking),
+  if (!ok (device, cudaSetDevice (device->ordinal), "choosing the device",
+          error) ||
+      !ok (device,
+          cudaStreamCreateWithFlags (&stream->handle, cudaStreamNonBlocking),
           "creating a stream", error)) {
     g_free (stream);
     return NULL;
@@ -215,15 +273,17 @@ static gboolean
 stream_synchronize (H3Stream *stream, GError **error)
 {
   H3CudaStream *cuda = (H3CudaStream *) stream;
+  H3Device *device = stream->device;
   gint32 bad = 0;
 
-  if (!ok (cudaSetDevice (stream->device->ordinal), "choosing the device",
+  if (!ok (device, cudaSetDevice (device->ordinal), "choosing the device",
           error) ||
       (cuda->bad_row.data &&
-          !ok (cudaMemcpyAsync (&bad, cuda->bad_row.data, sizeof bad,
-                   cudaMemcpyDeviceToHost, cuda->handle),
+          !ok (device,
+              cudaMemcpyAsync (&bad, cuda->bad_row.data, sizeof bad,
+                  cudaMemcpyDeviceToHost, cuda->handle),
               "reading a flag", error)) ||
-      !ok (cudaStreamSynchronize (cuda->handle), stream->device->name, error))
+      !ok (device, cudaStreamSynchronize (cuda->handle), device->name, error))
     return FALSE;
   if (!bad)
     return TRUE;
@@ -527,6 +587,8 @@ const H3DeviceOps h3_cuda_ops = {
   .alloc = alloc,
   .free = free_memory,
   .memory_info = memory_info,
+  .alloc_host = alloc_host,
+  .free_host = free_host,
   .stream_new = stream_new,
   .stream_free = stream_free,
   .stream_synchronize = stream_synchronize,
@@ -584,7 +646,7 @@ choose_device (gint *ordinal, struct cudaDeviceProp *prop, GError **error)
 {
   gint n = 0;
 
-  if (!ok (cudaGetDeviceCount (&n), "looking for NVIDIA GPUs", error))
+  if (!ok (NULL, cudaGetDeviceCount (&n), "looking for NVIDIA GPUs", error))
     return FALSE;
   if (*ordinal >= n) {
     g_set_error (error, H3_ERROR, H3_ERROR_NOT_FOUND,
@@ -595,7 +657,7 @@ choose_device (gint *ordinal, struct cudaDeviceProp *prop, GError **error)
   }
   if (*ordinal < 0)
     *ordinal = most_free_device (n);
-  if (!ok (cudaGetDeviceProperties (prop, *ordinal),
+  if (!ok (NULL, cudaGetDeviceProperties (prop, *ordinal),
           "reading the GPU's "
           "properties",
           error))
@@ -619,12 +681,14 @@ make_pool (H3CudaDevice *cuda, GError **error)
   };
   guint64 keep = G_MAXUINT64;
 
-  return ok (cudaMemPoolCreate (&cuda->pool, &props), "creating a memory pool",
-             error) &&
-         ok (cudaMemPoolSetAttribute (cuda->pool,
+  return ok (NULL, cudaMemPoolCreate (&cuda->pool, &props),
+             "creating a memory pool", error) &&
+         ok (NULL,
+             cudaMemPoolSetAttribute (cuda->pool,
                  cudaMemPoolAttrReleaseThreshold, &keep),
              "creating a memory pool", error) &&
-         ok (cudaStreamCreateWithFlags (&cuda->memory, cudaStreamNonBlocking),
+         ok (NULL,
+             cudaStreamCreateWithFlags (&cuda->memory, cudaStreamNonBlocking),
              "creating a stream", error);
 }
 
@@ -635,8 +699,8 @@ h3_cuda_device_new (gint ordinal, GError **error)
   H3CudaDevice *cuda;
 
   if (!choose_device (&ordinal, &prop, error) ||
-      !ok (cudaSetDevice (ordinal), "choosing the device", error) ||
-      !ok (cudaFree (NULL), "starting the GPU's context", error))
+      !ok (NULL, cudaSetDevice (ordinal), "choosing the device", error) ||
+      !ok (NULL, cudaFree (NULL), "starting the GPU's context", error))
     return NULL;
   cuda = g_new0 (H3CudaDevice, 1);
   g_atomic_ref_count_init (&cuda->device.refcount);

@@ -17,7 +17,31 @@ h3_device_unref (H3Device *device)
   if (!g_atomic_ref_count_dec (&device->refcount))
     return;
   g_free (device->name);
+  g_free (device->failure);
   device->ops->finalize (device);
+}
+
+void
+h3_device_fail (H3Device *device, const gchar *why)
+{
+  gchar *copy = g_strdup (why);
+
+  if (!g_atomic_pointer_compare_and_exchange (&device->failure, NULL, copy))
+    g_free (copy);
+}
+
+gboolean
+h3_device_check (const H3Device *device, GError **error)
+{
+  const gchar *why = g_atomic_pointer_get (&device->failure);
+
+  if (!why)
+    return TRUE;
+  g_set_error (error, H3_ERROR, H3_ERROR_DEVICE,
+      "%s failed and cannot be used again in this process: restart the "
+      "process. The failure was: %s",
+      device->name, why);
+  return FALSE;
 }
 
 H3Stream *

@@ -289,6 +289,10 @@ typedef struct {
   void (*free) (H3Device *device, gpointer data, gsize bytes);
   void (*memory_info) (H3Device *device, guint64 *free_bytes,
       guint64 *total_bytes);
+  /* host memory that copies to and from the device run fastest with; only for
+   * that, and the host's own when the device has none to offer */
+  gpointer (*alloc_host) (H3Device *device, gsize bytes, GError **error);
+  void (*free_host) (H3Device *device, gpointer data, gsize bytes);
   H3Stream *(*stream_new) (H3Device *device, GError **error);
   void (*stream_free) (H3Stream *stream);
   gboolean (*stream_synchronize) (H3Stream *stream, GError **error);
@@ -338,6 +342,8 @@ typedef struct {
  * @vae_dtype: operands of the video decoder's products (CPU float32, CUDA
  *   float16); its residual stream is float32 everywhere
  * @host_memory: tensor data can be read by the CPU as it is
+ * @failure: (nullable): why it can compute nothing more, set once, atomically;
+ *   see h3_device_check()
  */
 struct _H3Device {
   gatomicrefcount refcount;
@@ -346,6 +352,7 @@ struct _H3Device {
   gint ordinal; /* -1: host */
   H3DType act_dtype, vae_dtype;
   gboolean host_memory;
+  gchar *failure;
 };
 
 /* What every device's stream begins with. */
@@ -358,6 +365,11 @@ struct _H3Stream {
 H3Device *h3_device_ref (H3Device *device);
 void h3_device_unref (H3Device *device);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Device, h3_device_unref)
+/* For devices: after @why nothing works on it until the process ends. */
+void h3_device_fail (H3Device *device, const gchar *why);
+/* FALSE with H3_ERROR_DEVICE, which says to restart the process, when it has
+ * failed for good. Jobs ask before they begin. */
+gboolean h3_device_check (const H3Device *device, GError **error);
 
 /* A stream is used by one thread at a time. */
 H3Stream *h3_stream_new (H3Device *device, GError **error);

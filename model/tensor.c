@@ -158,7 +158,7 @@ h3_tensor_unref (H3Tensor *tensor)
     return;
   if (tensor->parent)
     h3_tensor_unref (tensor->parent);
-  else
+  else if (tensor->data) /* not parked */
     tensor->device->ops->free (tensor->device, tensor->data,
         MAX (tensor->bytes, 1));
   h3_device_unref (tensor->device);
