@@ -29,7 +29,8 @@ struct _H3Loader {
   const H3Stop *stop;
   H3LoadProgress progress;
   gpointer progress_data;
-  gpointer staging; /* one tensor's stored bytes; only grows */
+  GPtrArray *tensors; /* H3Tensor, owned: what it gave away */
+  gpointer staging;   /* one tensor's stored bytes; only grows */
   gsize staging_size;
 };
 
@@ -53,6 +54,7 @@ h3_loader_free (H3Loader *loader)
 {
   if (!loader)
     return;
+  g_clear_pointer (&loader->tensors, g_ptr_array_unref);
   g_clear_pointer (&loader->stream, h3_stream_free);
   g_clear_pointer (&loader->device, h3_device_unref);
   g_free (loader->staging);
@@ -75,6 +77,8 @@ h3_loader_begin (H3Loader *loader, H3Device *device, const H3Stop *stop,
   if (!loader->stream)
     return FALSE;
   loader->device = h3_device_ref (device);
+  loader->tensors =
+      g_ptr_array_new_with_free_func ((GDestroyNotify) h3_tensor_unref);
   loader->stop = stop;
   loader->progress = progress;
   loader->progress_data = user_data;
@@ -426,6 +430,12 @@ new_tensor (H3Loader *loader, H3DType dtype, guint rank, const gint64 *shape)
   return tensor;
 }
 
+static void
+remember (H3Loader *loader, H3Tensor *tensor)
+{
+  g_ptr_array_add (loader->tensors, h3_tensor_ref (tensor));
+}
+
 static gboolean
 upload (H3Loader *loader, H3Tensor *tensor, gconstpointer host)
 {
@@ -542,6 +552,8 @@ h3_loader_weight (H3Loader *loader, const gchar *const *names, guint n_names,
     if (!may_go_on (loader))
       return NULL;
     weight = load_matrix (loader, &p);
+    if (weight)
+      remember (loader, weight->tensor);
   }
   count (loader, rows * cols * h3_dtype_size (matrix_dtype (loader, p.type)));
   return weight;
@@ -705,6 +717,7 @@ upload_floats (H3Loader *loader, const gfloat *host, guint rank,
     tensor = new_tensor (loader, H3_DTYPE_F32, rank, shape);
     if (!tensor || !upload (loader, tensor, host))
       return NULL;
+    remember (loader, tensor);
   }
   count (loader, bytes);
   return g_steal_pointer (&tensor);
@@ -823,4 +836,18 @@ h3_loader_finish (H3Loader *loader, GError **error)
     return TRUE;
   g_propagate_error (error, found);
   return FALSE;
+}
+
+GPtrArray *
+h3_loader_take_tensors (H3Loader *loader)
+{
+  GPtrArray *tensors = g_steal_pointer (&loader->tensors);
+
+  for (guint i = tensors->len; i-- > 0;) {
+    H3Tensor *tensor = tensors->pdata[i];
+
+    if (g_atomic_ref_count_compare (&tensor->refcount, 1))
+      g_ptr_array_remove_index_fast (tensors, i);
+  }
+  return tensors;
 }

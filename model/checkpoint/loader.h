@@ -107,4 +107,14 @@ void h3_loader_problem (H3Loader *loader, const gchar *format, ...)
  * end: the first of these, by its own code. */
 gboolean h3_loader_finish (H3Loader *loader, GError **error);
 
+/**
+ * h3_loader_take_tensors:
+ *
+ * After the real run: the tensors that it made and that somebody kept, a
+ * reference each. What h3_parking_new() wants.
+ *
+ * Returns: (transfer full) (element-type H3Tensor)
+ */
+GPtrArray *h3_loader_take_tensors (H3Loader *loader);
+
 G_END_DECLS

@@ -51,6 +51,8 @@ struct _H3Transformer {
   H3Tensor *final_norm;
   H3Weight *final_adaln, *video_out, *audio_out;
   H3Tensor *final_adaln_bias, *video_out_bias, *audio_out_bias;
+
+  GPtrArray *tensors; /* every H3Tensor of the above, owned */
 };
 
 /* The architecture out of the tensors' names and shapes, cross-checked with

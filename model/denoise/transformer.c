@@ -252,6 +252,7 @@ h3_transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
   describe (&source, transformer);
   if (!h3_loader_finish (loader, error))
     return NULL;
+  transformer->tensors = h3_loader_take_tensors (loader);
   return g_steal_pointer (&transformer);
 }
 
@@ -313,8 +314,15 @@ h3_transformer_unref (H3Transformer *t)
   g_clear_pointer (&t->final_adaln_bias, h3_tensor_unref);
   g_clear_pointer (&t->video_out_bias, h3_tensor_unref);
   g_clear_pointer (&t->audio_out_bias, h3_tensor_unref);
+  g_clear_pointer (&t->tensors, g_ptr_array_unref);
   g_clear_pointer (&t->device, h3_device_unref);
   g_free (t);
+}
+
+GPtrArray *
+h3_transformer_tensors (const H3Transformer *transformer)
+{
+  return g_ptr_array_ref (transformer->tensors);
 }
 
 const H3TransformerConfig *

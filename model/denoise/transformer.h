@@ -29,6 +29,8 @@ void h3_transformer_unref (H3Transformer *transformer);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Transformer, h3_transformer_unref)
 const H3TransformerConfig *h3_transformer_config (
     const H3Transformer *transformer);
+/* (transfer container) (element-type H3Tensor): its weights, for parking. */
+GPtrArray *h3_transformer_tensors (const H3Transformer *transformer);
 
 /**
  * H3TransformerSession: one request's packed sequence: everything that does not

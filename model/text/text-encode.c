@@ -183,6 +183,21 @@ pass_init (Pass *pass, const H3TextConfig *config, H3Device *device, gint n,
   return TRUE;
 }
 
+/* The tensors of pass_init(). */
+guint64
+h3_text_model_workspace (const H3TextConfig *config, const H3Device *device,
+    gint n)
+{
+  const guint64 act = h3_dtype_size (device->act_dtype);
+  const guint64 q_width = (guint64) config->heads * config->head_dim;
+  const guint64 kv_width = (guint64) config->kv_heads * config->head_dim;
+  const guint64 row = config->hidden * (sizeof (gfloat) + act) +
+                      (2 * q_width + 2 * kv_width) * act + sizeof (gint32) +
+                      config->head_dim * sizeof (gfloat);
+
+  return n * row + MIN (n, MLP_ROWS) * 3 * (guint64) config->ffn * act;
+}
+
 static void
 run_attention (const H3TextConfig *config, const H3TextLayer *layer, Pass *pass,
     H3Stream *stream)

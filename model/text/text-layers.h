@@ -22,6 +22,7 @@ struct _H3TextModel {
   H3TextConfig config;
   H3Weight *embed_tokens; /* [vocab, hidden] */
   H3TextLayer layers[H3_TEXT_LAYERS];
+  GPtrArray *tensors; /* every H3Tensor of the above, owned */
 };
 
 G_END_DECLS

@@ -44,6 +44,7 @@ h3_text_model_unref (H3TextModel *model)
   g_clear_pointer (&model->embed_tokens, h3_weight_unref);
   for (guint i = 0; i < H3_TEXT_LAYERS; i++)
     clear_layer (&model->layers[i]);
+  g_clear_pointer (&model->tensors, g_ptr_array_unref);
   g_free (model);
 }
 
@@ -51,6 +52,12 @@ const H3TextConfig *
 h3_text_model_config (const H3TextModel *model)
 {
   return &model->config;
+}
+
+GPtrArray *
+h3_text_model_tensors (const H3TextModel *model)
+{
+  return g_ptr_array_ref (model->tensors);
 }
 
 static H3Tensor *
@@ -235,5 +242,6 @@ h3_text_model_load (const H3Checkpoint *checkpoint, H3Device *device,
       !h3_loader_begin (loader, device, stop, progress, user_data, error) ||
       !read_tensors (loader, model, error))
     return NULL;
+  model->tensors = h3_loader_take_tensors (loader);
   return g_steal_pointer (&model);
 }

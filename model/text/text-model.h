@@ -31,6 +31,12 @@ H3TextModel *h3_text_model_ref (H3TextModel *model);
 void h3_text_model_unref (H3TextModel *model);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3TextModel, h3_text_model_unref)
 const H3TextConfig *h3_text_model_config (const H3TextModel *model);
+/* (transfer container) (element-type H3Tensor): its weights, for parking. */
+GPtrArray *h3_text_model_tensors (const H3TextModel *model);
+/* Device bytes h3_text_model_encode() needs for @n tokens beside the weights.
+ */
+guint64 h3_text_model_workspace (const H3TextConfig *config,
+    const H3Device *device, gint n);
 
 /**
  * h3_text_model_encode:
