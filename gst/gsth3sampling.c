@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "gst/gsth3enums.h"
+#include "model/picture/prepare.h"
 
 #define MAX_STEPS 1000
 #define MAX_FRAMES 4096
@@ -336,7 +337,8 @@ resolve_canvas (const GstH3Sampling *s, gboolean demo, gint *width,
     *height = wide ? DEMO_SHORT_SIDE : DEMO_LONG_SIDE;
     return TRUE;
   }
-  return h3_canvas_of_aspect (s->aspect_n, s->aspect_d, width, height, error);
+  return h3_canvas_of_aspect (H3_CANVAS_EDGE, s->aspect_n, s->aspect_d, width,
+      height, error);
 }
 
 static gint

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/denoise/geometry.h"
 
-#include <math.h>
-
 /* Latents come in groups: 17 frames are 5 latents, and a clip has 5 frames
  * (2 latents) more. */
 #define FRAME_GROUP 17
@@ -11,11 +9,6 @@
 #define LATENT_EXTRA 2
 
 #define PATCH 2
-
-/* The base canvas of the release (packing.md 1). */
-#define SHORT_EDGE 768.0
-#define MAX_AREA (768.0 * 1344.0)
-#define MAX_ASPECT 4
 
 /* More than any clip that fits a machine, and small enough that products of
  * sizes stay inside 64 bits. */
@@ -113,40 +106,6 @@ h3_check_canvas (gint width, gint height, GError **error)
       "width and height must be positive multiples of %d, got %dx%d: %s",
       H3_CANVAS_MULTIPLE, width, height, bad->str);
   return FALSE;
-}
-
-/* To the nearest multiple of 32, ties to even, at least 32. */
-static gint
-round_side (gdouble side)
-{
-  return MAX (H3_CANVAS_MULTIPLE,
-      (gint) rint (side / H3_CANVAS_MULTIPLE) * H3_CANVAS_MULTIPLE);
-}
-
-gboolean
-h3_canvas_of_aspect (gint n, gint d, gint *width, gint *height, GError **error)
-{
-  gdouble ratio, w, h;
-
-  if (n < 1 || d < 1 || (gint64) n > (gint64) MAX_ASPECT * d ||
-      (gint64) d > (gint64) MAX_ASPECT * n) {
-    g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
-        "aspect ratio %d:%d is outside 1:%d to %d:1", n, d, MAX_ASPECT,
-        MAX_ASPECT);
-    return FALSE;
-  }
-
-  ratio = (gdouble) n / d;
-  w = ratio >= 1 ? SHORT_EDGE * ratio : SHORT_EDGE;
-  h = ratio >= 1 ? SHORT_EDGE : SHORT_EDGE / ratio;
-  if (w * h > MAX_AREA) {
-    gdouble scale = sqrt (MAX_AREA / (w * h));
-    w *= scale;
-    h *= scale;
-  }
-  *width = round_side (w);
-  *height = round_side (h);
-  return TRUE;
 }
 
 gboolean

@@ -25,10 +25,6 @@ gint h3_audio_latents (gint frames);
 /* FALSE with H3_ERROR_SETTINGS naming the nearest sizes unless both are
  * positive multiples of 32. */
 gboolean h3_check_canvas (gint width, gint height, GError **error);
-/* The canvas of an aspect ratio n:d, 1:4 .. 4:1 (packing.md 2.2). */
-gboolean h3_canvas_of_aspect (gint n, gint d, gint *width, gint *height,
-    GError **error);
-
 typedef struct {
   gint width, height, frames;        /* pixels, aligned frames */
   gint latent_t, latent_h, latent_w; /* T, lh, lw */

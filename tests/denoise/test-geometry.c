@@ -109,35 +109,6 @@ test_canvas (void)
 }
 
 static void
-test_aspects (void)
-{
-  static const gint table[][4] = { { 21, 9, 1536, 672 }, { 16, 9, 1344, 768 },
-    { 4, 3, 1024, 768 }, { 1, 1, 768, 768 }, { 3, 4, 768, 1024 },
-    { 9, 16, 768, 1344 }, { 4, 1, 2016, 512 }, { 1, 4, 512, 2016 },
-    { 1920, 1080, 1344, 768 } };
-  static const gint bad[][2] = { { 401, 100 }, { 1, 5 }, { 0, 1 }, { 1, 0 },
-    { -16, 9 }, { G_MAXINT, 1 }, { 1, G_MAXINT } };
-
-  for (guint i = 0; i < G_N_ELEMENTS (table); i++) {
-    g_autoptr (GError) error = NULL;
-    gint width, height;
-
-    h3_canvas_of_aspect (table[i][0], table[i][1], &width, &height, &error);
-    g_assert_no_error (error);
-    g_assert_cmpint (width, ==, table[i][2]);
-    g_assert_cmpint (height, ==, table[i][3]);
-  }
-  for (guint i = 0; i < G_N_ELEMENTS (bad); i++) {
-    g_autoptr (GError) error = NULL;
-    gint width, height;
-
-    g_assert_false (
-        h3_canvas_of_aspect (bad[i][0], bad[i][1], &width, &height, &error));
-    h3_test_assert_h3_error (error, H3_ERROR_SETTINGS, "1:4 to 4:1");
-  }
-}
-
-static void
 test_geometry (void)
 {
   g_autoptr (GError) error = NULL;
@@ -188,7 +159,6 @@ h3_test_add_geometry (void)
   g_test_add_func ("/geometry/requested-lengths", test_requested_lengths);
   g_test_add_func ("/geometry/durations", test_durations);
   g_test_add_func ("/geometry/canvas", test_canvas);
-  g_test_add_func ("/geometry/aspects", test_aspects);
   g_test_add_func ("/geometry/sizes", test_geometry);
   g_test_add_func ("/geometry/bad", test_bad_geometry);
 }

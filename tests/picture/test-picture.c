@@ -7,6 +7,7 @@ int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
+  add_prepare_tests ();
   add_resize_tests ();
   return g_test_run ();
 }

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "model/picture/prepare.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "model/denoise/geometry.h"
+#include "model/picture/resize.h"
+
+#define MAX_ASPECT 4
+#define AREA_OF_EDGE 1.75 /* 768 x 1344 of 768 x 768 */
+
+/* To the nearest multiple of 32, ties to even, at least 32. */
+static gdouble
+round_side (gdouble side)
+{
+  return MAX (H3_CANVAS_MULTIPLE,
+      rint (side / H3_CANVAS_MULTIPLE) * H3_CANVAS_MULTIPLE);
+}
+
+static gboolean
+aspect_is_good (gint n, gint d)
+{
+  return n >= 1 && d >= 1 && (gint64) n <= (gint64) MAX_ASPECT * d &&
+         (gint64) d <= (gint64) MAX_ASPECT * n;
+}
+
+gboolean
+h3_canvas_of_aspect (gint edge, gint n, gint d, gint *width, gint *height,
+    GError **error)
+{
+  gdouble ratio, w, h, max_area = AREA_OF_EDGE * edge * edge;
+
+  if (!aspect_is_good (n, d)) {
+    g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
+        "aspect ratio %d:%d is outside 1:%d to %d:1", n, d, MAX_ASPECT,
+        MAX_ASPECT);
+    return FALSE;
+  }
+  ratio = (gdouble) n / d;
+  w = ratio >= 1 ? edge * ratio : edge;
+  h = ratio >= 1 ? edge : edge / ratio;
+  if (w * h > max_area) {
+    gdouble scale = sqrt (max_area / (w * h));
+    w *= scale;
+    h *= scale;
+  }
+  *width = (gint) round_side (w);
+  *height = (gint) round_side (h);
+  return TRUE;
+}
+
+gboolean
+h3_reference_size (H3ReferenceResize resize, gint edge, gint clip_width,
+    gint clip_height, gint width, gint height, gint *used_width,
+    gint *used_height, GError **error)
+{
+  gdouble scale, w, h;
+
+  if (!aspect_is_good (width, height)) {
+    g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
+        "a reference picture has %d x %d pixels: its aspect ratio must be "
+        "within 1:%d and %d:1",
+        width, height, MAX_ASPECT, MAX_ASPECT);
+    return FALSE;
+  }
+  scale = (gdouble) edge / MIN (width, height);
+  if (resize == H3_REFERENCE_RESIZE_MATCH)
+    scale = sqrt (
+        ((gdouble) clip_width * clip_height) / ((gdouble) width * height));
+  if (resize != H3_REFERENCE_RESIZE_DIFFUSERS)
+    scale = MIN (1, scale);
+
+  w = round_side (width * scale);
+  h = round_side (height * scale);
+  if (MAX (w, h) > H3_PICTURE_MAX_SIDE) {
+    g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
+        "a reference picture of %d x %d pixels would be used at %.0f x %.0f, "
+        "more than %d",
+        width, height, w, h, H3_PICTURE_MAX_SIDE);
+    return FALSE;
+  }
+  *used_width = (gint) w;
+  *used_height = (gint) h;
+  return TRUE;
+}
+
+/* Pictures */
+
+void
+h3_image_clear (H3Image *image)
+{
+  g_clear_pointer (&image->pixels, g_free);
+}
+
+static gboolean
+image_init (H3Image *image, gint width, gint height, GError **error)
+{
+  *image =
+      (H3Image){ width, height, g_try_malloc_n ((gsize) width * height, 3) };
+  if (image->pixels)
+    return TRUE;
+  g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
+      "no memory for a picture of %d x %d", width, height);
+  return FALSE;
+}
+
+static void
+copy_rows (guint8 *dst, gsize dst_stride, const guint8 *src, gsize src_stride,
+    gsize row_bytes, gint rows)
+{
+  for (gint y = 0; y < rows; y++)
+    memcpy (dst + y * dst_stride, src + y * src_stride, row_bytes);
+}
+
+static gboolean
+resize (H3Image *image, gint width, gint height, const guint8 *src,
+    gsize stride, gint src_width, gint src_height, GError **error)
+{
+  g_autoptr (H3Resizer) resizer = h3_resizer_new (H3_RESIZE_LANCZOS, src_width,
+      src_height, width, height, error);
+
+  if (!resizer || !image_init (image, width, height, error))
+    return FALSE;
+  h3_resizer_run (resizer, image->pixels, 3 * (gsize) width, src, stride);
+  return TRUE;
+}
+
+/* packing.md 6.1: scale = max (W / w, H / h); what is too much is cut off
+ * equally on both sides. */
+static gboolean
+cover (H3Image *image, gint canvas_width, gint canvas_height, const guint8 *src,
+    gsize stride, gint width, gint height, GError **error)
+{
+  gdouble scale =
+      MAX ((gdouble) canvas_width / width, (gdouble) canvas_height / height);
+  gdouble w = MAX (canvas_width, rint (width * scale));
+  gdouble h = MAX (canvas_height, rint (height * scale));
+  g_auto (H3Image) whole = { 0 };
+  gsize left, top;
+
+  if (MAX (w, h) > H3_PICTURE_MAX_SIDE) {
+    g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
+        "a picture of %d x %d cannot fill %d x %d: it would have to be %.0f x "
+        "%.0f, more than %d",
+        width, height, canvas_width, canvas_height, w, h, H3_PICTURE_MAX_SIDE);
+    return FALSE;
+  }
+  if (!resize (&whole, (gint) w, (gint) h, src, stride, width, height, error) ||
+      !image_init (image, canvas_width, canvas_height, error))
+    return FALSE;
+  left = (whole.width - canvas_width) / 2;
+  top = (whole.height - canvas_height) / 2;
+  copy_rows (image->pixels, 3 * (gsize) canvas_width,
+      whole.pixels + 3 * (top * whole.width + left), 3 * (gsize) whole.width,
+      3 * (gsize) canvas_width, canvas_height);
+  return TRUE;
+}
+
+gboolean
+h3_image_fit (H3Image *image, H3Fit fit, gint canvas_width, gint canvas_height,
+    const guint8 *src, gsize stride, gint width, gint height, GError **error)
+{
+  if (fit == H3_FIT_COVER && (width != canvas_width || height != canvas_height))
+    return cover (image, canvas_width, canvas_height, src, stride, width,
+        height, error);
+  return resize (image, canvas_width, canvas_height, src, stride, width, height,
+      error);
+}
+
+/* Clips */
+
+gint64
+h3_clip_slot_of_frame (gint64 i, gint fps_n, gint fps_d)
+{
+  return (2 * H3_FPS * i * fps_d + fps_n) / (2 * (gint64) fps_n);
+}
+
+gint64
+h3_clip_slot_of_time (guint64 nanoseconds)
+{
+  const guint64 second = G_GUINT64_CONSTANT (1000000000);
+
+  /* a time that was rounded down still counts as the slot it means */
+  nanoseconds++;
+  return nanoseconds / second * H3_FPS +
+         (2 * H3_FPS * (nanoseconds % second) + second) / (2 * second);
+}
+
+gint
+h3_clip_encoded_frames (gint frames)
+{
+  return frames < 5 ? 0 : (frames - 5) / 17 * 17 + 5;
+}
+
+gint64
+h3_reference_samples (gint frames, gint rate)
+{
+  return (gint64) ((gdouble) frames / H3_FPS * rate);
+}
