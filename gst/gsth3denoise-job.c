@@ -10,6 +10,9 @@
 /* Rows of text to plan memory for, before the prompt is known. */
 #define TYPICAL_TOKENS 512
 
+/* Reading weights for this long is worth a message. */
+#define SHOW_AFTER (G_USEC_PER_SEC / 2)
+
 /* What a job needs while it runs; lives on the worker's stack. */
 typedef struct {
   GstH3Denoise *self;
@@ -18,6 +21,8 @@ typedef struct {
   H3Transformer *transformer; /* the element's */
   GstStructure *settings; /* what the clip is: signals, messages, metadata */
   GstH3ProgressReport report;
+  GstH3ProgressReport tables; /* begins when it takes long enough to see */
+  gint64 tables_began;
 } Run;
 
 /* --- the model --- */
@@ -75,7 +80,7 @@ job_workspace (GstH3Denoise *self, const GstH3Clip *clip, gint tokens)
   const H3Geometry *g = &clip->request.geometry;
 
   return h3_transformer_workspace (&self->config, self->common.device,
-      g->video_rows + g->audio_rows + tokens, 2 * clip->schedule->steps);
+      g->video_rows + g->audio_rows + tokens, clip->schedule->steps);
 }
 
 /* At the present settings; impossible ones are reported when a job starts. */
@@ -243,6 +248,25 @@ step_done (gint step, gint steps, gpointer data)
       run->job->number, (guint) step, (guint) steps);
 }
 
+/* The released model reads 26 GB before the first clip of a schedule. */
+static void
+tables_progress (guint64 done, guint64 total, gpointer data)
+{
+  Run *run = data;
+  gint64 now = g_get_monotonic_time ();
+
+  if (run->tables_began == 0)
+    run->tables_began = now;
+  if (!run->tables.started && now - run->tables_began >= SHOW_AFTER) {
+    gst_h3_progress_start (&run->tables, GST_ELEMENT_CAST (run->self), "load",
+        NULL, run->job->number, total, run->report.peak_bytes,
+        "reading the modulation weights for this schedule");
+  }
+  gst_h3_progress_update (&run->tables, done, total);
+  if (done == total)
+    gst_h3_progress_end (&run->tables, NULL);
+}
+
 static gboolean
 check_linked (GstH3Denoise *self, GError **error)
 {
@@ -299,7 +323,8 @@ compute (Run *run, const H3Stop *stop, H3Tensor **video, H3Tensor **audio,
   if (good) {
     h3_stream_set_stop (self->stream, stop);
     good = h3_denoise (run->transformer, self->stream, &run->clip.request,
-        embeds, NULL, step_done, run, stop, NULL, video, audio, error);
+        embeds, NULL, step_done, tables_progress, run, stop, NULL, video, audio,
+        error);
     h3_stream_set_stop (self->stream, NULL);
     gst_h3_runtime_end_turn (self->common.device);
   }
@@ -478,6 +503,7 @@ run_job (GstH3Denoise *self, GstH3Job *job, guint generation)
   result = count_result (self, error);
   if (error && !g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED))
     fail (&run, error, generation);
+  gst_h3_progress_end (&run.tables, error);
   gst_h3_progress_end (&run.report, error);
   GST_INFO_OBJECT (self, "clip %" G_GUINT64_FORMAT " %s%s%s", job->number,
       result, error ? ": " : "", error ? error->message : "");

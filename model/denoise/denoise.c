@@ -149,7 +149,8 @@ start_from_noise (Loop *loop, const H3Packing *packing, const H3Noise *noise,
 
 static gboolean
 open_session (Loop *loop, const H3Packing *packing, const H3Noise *noise,
-    const H3Tensor *prompt_embeds, const H3Stop *stop, GError **error)
+    const H3Tensor *prompt_embeds, H3LoadProgress tables, gpointer user_data,
+    const H3Stop *stop, GError **error)
 {
   const H3DenoiseRequest *r = loop->request;
   const H3TransformerConfig *c = h3_transformer_config (loop->transformer);
@@ -162,15 +163,17 @@ open_session (Loop *loop, const H3Packing *packing, const H3Noise *noise,
     return FALSE;
   if (video)
     h3_tap (loop->tap, "video_conditions", video);
-  loop->session = h3_transformer_session_new (loop->transformer, loop->stream,
-      packing, prompt_embeds, r->schedule->t_v, r->schedule->t_a,
-      r->schedule->steps, video, audio, stop, loop->tap, error);
+  loop->session =
+      h3_transformer_session_new (loop->transformer, loop->stream, packing,
+          prompt_embeds, r->schedule->t_v, r->schedule->t_a, r->schedule->steps,
+          video, audio, tables, user_data, stop, loop->tap, error);
   return loop->session != NULL;
 }
 
 static gboolean
 start (Loop *loop, const H3Tensor *prompt_embeds, const gint32 *text_tags,
-    const H3Stop *stop, GError **error)
+    H3LoadProgress tables, gpointer user_data, const H3Stop *stop,
+    GError **error)
 {
   const H3DenoiseRequest *r = loop->request;
   gint64 n_text = h3_tensor_rows (prompt_embeds);
@@ -186,7 +189,8 @@ start (Loop *loop, const H3Tensor *prompt_embeds, const gint32 *text_tags,
              r->conditions, r->n_conditions, error) &&
          draw_noise (r, h3_transformer_config (loop->transformer), &packing,
              &noise, error) &&
-         open_session (loop, &packing, &noise, prompt_embeds, stop, error) &&
+         open_session (loop, &packing, &noise, prompt_embeds, tables, user_data,
+             stop, error) &&
          start_from_noise (loop, &packing, &noise, error);
 }
 
@@ -308,9 +312,9 @@ unpack (Loop *loop, H3Tensor **video_latent, H3Tensor **audio_latent,
 gboolean
 h3_denoise (H3Transformer *transformer, H3Stream *stream,
     const H3DenoiseRequest *request, const H3Tensor *prompt_embeds,
-    const gint32 *text_tags, H3StepFunc step, gpointer user_data,
-    const H3Stop *stop, const H3Tap *tap, H3Tensor **video_latent,
-    H3Tensor **audio_latent, GError **error)
+    const gint32 *text_tags, H3StepFunc step, H3LoadProgress tables,
+    gpointer user_data, const H3Stop *stop, const H3Tap *tap,
+    H3Tensor **video_latent, H3Tensor **audio_latent, GError **error)
 {
   g_auto (Loop) loop = {
     .transformer = transformer,
@@ -321,7 +325,7 @@ h3_denoise (H3Transformer *transformer, H3Stream *stream,
 
   loop.plan = h3_solver_plan_new (request->solver, request->schedule,
       request->shift_v / request->shift_a);
-  if (!start (&loop, prompt_embeds, text_tags, stop, error))
+  if (!start (&loop, prompt_embeds, text_tags, tables, user_data, stop, error))
     return FALSE;
 
   for (gint i = 0; i < loop.plan->steps; i++) {

@@ -27,7 +27,10 @@ typedef void (*H3StepFunc) (gint step, gint steps, gpointer user_data);
  * h3_denoise:
  * @prompt_embeds: [N, text_dim]; @text_tags: int32 [N] or NULL
  * @request: conditions' tensors are on the stream's device
- * @tap: "video_conditions" (rows as the transformer reads them), "step0.video_velocity", "step0.latents_out", … as in golden/README.md
+ * @step, @tables: (nullable): progress, both with @user_data. @tables: see
+ *   h3_transformer_session_new()
+ * @tap: "video_conditions" (rows as the transformer reads them),
+ *   "step0.video_velocity", "step0.latents_out", … as in golden/README.md
  * @video_latent: (out): [C, T, h, w] float32, normalised
  * @audio_latent: (out): [2, C, T] float32, normalised
  *
@@ -35,8 +38,8 @@ typedef void (*H3StepFunc) (gint step, gint steps, gpointer user_data);
  */
 gboolean h3_denoise (H3Transformer *transformer, H3Stream *stream,
     const H3DenoiseRequest *request, const H3Tensor *prompt_embeds,
-    const gint32 *text_tags, H3StepFunc step, gpointer user_data,
-    const H3Stop *stop, const H3Tap *tap, H3Tensor **video_latent,
-    H3Tensor **audio_latent, GError **error);
+    const gint32 *text_tags, H3StepFunc step, H3LoadProgress tables,
+    gpointer user_data, const H3Stop *stop, const H3Tap *tap,
+    H3Tensor **video_latent, H3Tensor **audio_latent, GError **error);
 
 G_END_DECLS

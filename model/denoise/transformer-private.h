@@ -6,6 +6,9 @@
 
 G_BEGIN_DECLS
 
+/* For messages. */
+#define H3_TRANSFORMER_WHAT "MiniMax H3 transformer"
+
 /* AdaLN: six parameters for each of three modalities (denoiser.md 3.4), and
  * two for the final layer. */
 enum {
@@ -22,17 +25,45 @@ enum { H3_FINAL_SHIFT, H3_FINAL_SCALE, H3_N_FINAL_ADALN };
 #define H3_N_CLOCKS 4
 #define H3_ADALN_ROWS (H3_N_TAGS * H3_N_ADALN) /* times H */
 
-/* A main block or, without AdaLN, one of the refiner's. */
+/* A main block, whose AdaLN is in H3Adaln, or one of the refiner's. */
 typedef struct {
   H3Tensor *norm1, *norm2;   /* [H] */
   H3Tensor *q_norm, *k_norm; /* [head_dim] */
-  H3Weight *qkv;   /* [3 I, H], I = heads * head_dim: all q, all k, all v */
-  H3Weight *out;   /* [H, I] */
-  H3Weight *fc1;   /* [2 F, H]: gate, value */
-  H3Weight *fc2;   /* [H, F] */
-  H3Weight *adaln; /* [18 H, time_dim] */
-  H3Tensor *adaln_bias;
+  H3Weight *qkv; /* [3 I, H], I = heads * head_dim: all q, all k, all v */
+  H3Weight *out; /* [H, I] */
+  H3Weight *fc1; /* [2 F, H]: gate, value */
+  H3Weight *fc2; /* [H, F] */
 } H3Block;
+
+/* What decides six parameters of every block. */
+typedef struct {
+  gfloat t;
+  gint tag; /* H3Tag */
+} H3AdalnPair;
+
+/* Pairs there is room for at least: two schedules of 20 steps, 0.41 GB in
+ * bfloat16 at the released size. */
+#define H3_ADALN_PAIRS 128
+
+/**
+ * H3Adaln: the rows that were computed, under @lock
+ * @set: where the weights are read from; only by who is @filling. NULL: all
+ *   that will be asked for is there
+ * @table: act [capacity * layers, 6 H]; the row of the pair in slot s of block
+ *   i is s * layers + i, so that all blocks, each from its own first row on, use
+ *   the same numbers. A row never changes once its pair is in @pairs
+ * @pairs: [capacity], the first n_pairs of them
+ */
+typedef struct {
+  GMutex lock;
+  GCond changed;
+  gboolean filling;
+  H3TensorSet *set; /* owned */
+  gboolean diffusers;
+  H3Tensor *table;
+  H3AdalnPair *pairs;
+  gint n_pairs, capacity;
+} H3Adaln;
 
 struct _H3Transformer {
   gatomicrefcount refcount;
@@ -47,6 +78,7 @@ struct _H3Transformer {
   H3Block *refiner; /* [refiner_layers] */
   H3Tensor *refiner_norm;
   H3Block *blocks; /* [layers] */
+  H3Adaln adaln;
 
   H3Tensor *final_norm;
   H3Weight *final_adaln, *video_out, *audio_out;
@@ -85,7 +117,7 @@ typedef struct {
 
 /* What one step reads of the per-step tables. */
 typedef struct {
-  H3Tensor *rows;       /* int32 [S]: row of a block's AdaLN table */
+  H3Tensor *rows;       /* int32 [S]: row of a block's table */
   H3Tensor *final_rows; /* int32 [target rows]: row of the final one */
 } H3StepRows;
 
@@ -101,8 +133,8 @@ struct _H3TransformerSession {
 
   H3Tensor *prefix;      /* act [P, H]: embedded text and conditions */
   H3Tensor *cos, *sin;   /* float32 [S, 3 rope_freqs] */
-  H3Tensor **tables;     /* [layers] of act [3 D, 6 H] */
-  H3Tensor *final_table; /* act [D, 2 H] */
+  H3Tensor **tables;     /* [layers]: H3Adaln.table from a block's row on */
+  H3Tensor *final_table; /* act [timesteps or more, 2 H] */
   H3StepRows *step_rows; /* [steps] */
 };
 
@@ -124,11 +156,40 @@ h3_matrix_view (H3Tensor *parent, gint64 offset, gint64 rows, gint64 cols)
   return h3_tensor_view (parent, offset, 2, shape);
 }
 
+void h3_adaln_init (H3Adaln *adaln);
+void h3_adaln_clear (H3Adaln *adaln);
+/* Asks @loader, in its dry run, for the weights that will be read. */
+void h3_adaln_check (H3Loader *loader, const H3TransformerConfig *config,
+    gboolean diffusers);
+/* Bytes of a table with @n_pairs and of making it, at most. */
+guint64 h3_adaln_bytes (const H3TransformerConfig *config,
+    const H3Device *device, gint n_pairs);
+/**
+ * h3_adaln_get:
+ * @slots: (out) (array length=n): the pairs' in the result
+ * @progress: bytes of weights read of those to read; not called when all the
+ *   pairs are there
+ *
+ * The table, which sessions share; rows that are missing are computed on
+ * @stream, for which all the weights are read once. From any thread.
+ */
+H3Tensor *h3_adaln_get (H3Transformer *transformer, H3Stream *stream,
+    const H3AdalnPair *pairs, gint n, gint *slots, H3LoadProgress progress,
+    gpointer user_data, const H3Stop *stop, GError **error);
+/* @table from @block's first row on. */
+H3Tensor *h3_adaln_block_table (const H3Transformer *transformer,
+    H3Tensor *table, gint block);
+/* The final layer's, a row for each of @times. Shows the time embedding. */
+H3Tensor *h3_adaln_final_table (const H3Transformer *transformer,
+    H3Stream *stream, const gfloat *times, gint n, const H3Tap *tap,
+    GError **error);
+
 /* Fills what the session reads that depends on positions and timesteps: cos,
  * sin, step_rows, tables, final_table. */
 gboolean h3_session_make_tables (H3TransformerSession *session,
     const H3Packing *packing, const gfloat *t_v, const gfloat *t_a,
-    const H3Stop *stop, const H3Tap *tap, GError **error);
+    H3LoadProgress progress, gpointer user_data, const H3Stop *stop,
+    const H3Tap *tap, GError **error);
 
 /* Elements of a workspace for @rows rows or fewer, with chunks of at most
  * H3_MLP_CHUNK. */

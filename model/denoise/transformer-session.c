@@ -33,18 +33,19 @@ h3_activations_elements (const H3TransformerConfig *c, gint64 rows)
 
 guint64
 h3_transformer_workspace (const H3TransformerConfig *config,
-    const H3Device *device, gint rows, gint n_timesteps)
+    const H3Device *device, gint rows, gint steps)
 {
   guint64 act = h3_dtype_size (device->act_dtype);
-  guint64 table = (guint64) n_timesteps * config->hidden *
-                  ((guint64) config->layers * H3_ADALN_ROWS + H3_N_FINAL_ADALN);
+  /* text, video, audio in each step, and the two kinds of conditions */
+  gint n_pairs = 3 * steps + 2;
+  guint64 final_table = 2 * ((guint64) n_pairs + 32) * config->hidden;
   /* at most: the part of the sequence that is no target */
   guint64 prefix = (guint64) rows * config->hidden;
   guint64 rope = 2 * (guint64) rows * 3 * config->rope_freqs * sizeof (gfloat);
-  guint64 step_rows = 2 * (guint64) n_timesteps * rows * sizeof (gint32);
+  guint64 step_rows = 2 * (guint64) steps * rows * sizeof (gint32);
 
-  return (h3_activations_elements (config, rows) + table + prefix) * act +
-         rope + step_rows;
+  return (h3_activations_elements (config, rows) + final_table + prefix) * act +
+         h3_adaln_bytes (config, device, n_pairs) + rope + step_rows;
 }
 
 /* The workspace and its views */
@@ -284,8 +285,8 @@ H3TransformerSession *
 h3_transformer_session_new (H3Transformer *transformer, H3Stream *stream,
     const H3Packing *packing, const H3Tensor *prompt_embeds, const gfloat *t_v,
     const gfloat *t_a, gint steps, const H3Tensor *video_conditions,
-    const H3Tensor *audio_conditions, const H3Stop *stop, const H3Tap *tap,
-    GError **error)
+    const H3Tensor *audio_conditions, H3LoadProgress progress,
+    gpointer user_data, const H3Stop *stop, const H3Tap *tap, GError **error)
 {
   g_autoptr (H3TransformerSession) s = NULL;
 
@@ -298,7 +299,8 @@ h3_transformer_session_new (H3Transformer *transformer, H3Stream *stream,
   s->stream = stream;
   s->steps = steps;
   if (!make_workspace (s, packing, error) ||
-      !h3_session_make_tables (s, packing, t_v, t_a, stop, tap, error) ||
+      !h3_session_make_tables (s, packing, t_v, t_a, progress, user_data, stop,
+          tap, error) ||
       !make_prefix (s, packing, prompt_embeds, video_conditions,
           audio_conditions, stop, tap, error))
     return NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What depends on positions and timesteps alone: the rotary table, AdaLN's
  * tables of a whole schedule and which row of them a packed row reads in each
- * step (denoiser.md 3.3 to 3.5, 7). */
+ * step (denoiser.md 3.4, 3.5, 7). */
 #include "model/denoise/transformer-private.h"
 
 #include <math.h>
@@ -72,18 +72,25 @@ make_rope (H3TransformerSession *s, const H3Packing *packing, GError **error)
   return s->sin != NULL;
 }
 
-/* The distinct timesteps of a schedule, ascending. */
+/* Which clocks and tags occur together in a sequence. */
 typedef struct {
-  gfloat *t;
+  gboolean at[H3_N_CLOCKS][H3_N_TAGS];
+} Used;
+
+/* The distinct pairs of a schedule, ascending. */
+typedef struct {
+  H3AdalnPair *pair;
+  gint *slot; /* in the table */
   gint n;
-} Timesteps;
+} Pairs;
 
 static void
-timesteps_clear (Timesteps *timesteps)
+pairs_clear (Pairs *pairs)
 {
-  g_clear_pointer (&timesteps->t, g_free);
+  g_clear_pointer (&pairs->pair, g_free);
+  g_clear_pointer (&pairs->slot, g_free);
 }
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Timesteps, timesteps_clear)
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Pairs, pairs_clear)
 
 /* packing.md 7 */
 static gfloat
@@ -103,51 +110,119 @@ clock_time (H3Clock clock, gfloat t_v, gfloat t_a)
 }
 
 static gint
-compare_times (gconstpointer a, gconstpointer b)
+compare_pairs (gconstpointer a, gconstpointer b)
 {
-  gfloat x = *(const gfloat *) a, y = *(const gfloat *) b;
+  const H3AdalnPair *x = a, *y = b;
 
-  return (x > y) - (x < y);
+  if (x->t != y->t)
+    return x->t > y->t ? 1 : -1;
+  return x->tag - y->tag;
 }
 
 static void
-collect_timesteps (Timesteps *timesteps, const H3Packing *packing,
-    const gfloat *t_v, const gfloat *t_a, gint steps)
+pairs_init (Pairs *pairs, const Used *used, const gfloat *t_v,
+    const gfloat *t_a, gint steps)
 {
-  gboolean used[H3_N_CLOCKS] = { FALSE };
   gint n = 0, distinct = 0;
-  gfloat *t = g_new (gfloat, (gsize) steps * H3_N_CLOCKS);
+  H3AdalnPair *pair =
+      g_new (H3AdalnPair, (gsize) steps * H3_N_CLOCKS * H3_N_TAGS);
 
-  for (gint row = 0; row < packing->rows; row++)
-    used[packing->clock[row]] = TRUE;
   for (gint i = 0; i < steps; i++)
     for (gint clock = 0; clock < H3_N_CLOCKS; clock++)
-      if (used[clock])
-        t[n++] = clock_time (clock, t_v[i], t_a[i]);
+      for (gint tag = 0; tag < H3_N_TAGS; tag++)
+        if (used->at[clock][tag])
+          pair[n++] = (H3AdalnPair){ clock_time (clock, t_v[i], t_a[i]), tag };
 
-  qsort (t, n, sizeof *t, compare_times);
+  qsort (pair, n, sizeof *pair, compare_pairs);
   for (gint i = 0; i < n; i++)
-    if (distinct == 0 || t[i] != t[distinct - 1])
-      t[distinct++] = t[i];
-  timesteps->t = t;
-  timesteps->n = distinct;
+    if (distinct == 0 || compare_pairs (&pair[i], &pair[distinct - 1]) != 0)
+      pair[distinct++] = pair[i];
+  pairs->pair = pair;
+  pairs->slot = g_new0 (gint, MAX (distinct, 1));
+  pairs->n = distinct;
 }
 
+/* Of a pair that is there; else 0, which nobody reads. */
 static gint
-timestep_index (const Timesteps *timesteps, gfloat t)
+pair_index (const Pairs *pairs, gfloat t, gint tag)
 {
-  const gfloat *found =
-      bsearch (&t, timesteps->t, timesteps->n, sizeof t, compare_times);
+  const H3AdalnPair pair = { t, tag };
+  const H3AdalnPair *found =
+      bsearch (&pair, pairs->pair, pairs->n, sizeof pair, compare_pairs);
 
-  return found ? (gint) (found - timesteps->t) : 0;
+  return found ? (gint) (found - pairs->pair) : 0;
 }
 
-/* denoiser.md 3.4: r (s) = timestep_index[s] * 3 + tag[s]; in the final layer
- * the timestep alone. Of every step, uploaded once. */
+/* The pairs' rows of every block, for who looks. */
+static gboolean
+tap_tables (H3TransformerSession *s, const Pairs *pairs, const H3Tap *tap,
+    GError **error)
+{
+  const H3Transformer *t = s->transformer;
+  g_autofree gint32 *rows = g_new (gint32, pairs->n);
+  const gint64 n = pairs->n;
+  g_autoptr (H3Tensor) ids = NULL;
+  g_autoptr (H3Tensor) seen = NULL;
+
+  if (!tap || !tap->func)
+    return TRUE;
+  for (gint i = 0; i < pairs->n; i++)
+    rows[i] = pairs->slot[i] * t->config.layers;
+  ids = h3_tensor_new_from_host (t->device, H3_DTYPE_I32, 1, &n, rows, error);
+  if (!ids)
+    return FALSE;
+  seen = h3_tensor_new_2d (t->device, t->device->act_dtype, n,
+      H3_N_ADALN * (gint64) t->config.hidden, error);
+  if (!seen)
+    return FALSE;
+  for (gint i = 0; i < t->config.layers; i++) {
+    g_autofree gchar *name =
+        g_strdup_printf ("transformer_blocks.%d.adaln_proj", i);
+    g_autoptr (H3Weight) table =
+        h3_weight_new_plain (h3_tensor_ref (s->tables[i]));
+
+    h3_embedding (s->stream, seen, table, ids);
+    h3_tap (tap, name, seen);
+  }
+  return h3_stream_synchronize (s->stream, error);
+}
+
+static gboolean
+make_block_tables (H3TransformerSession *s, Pairs *pairs,
+    H3LoadProgress progress, gpointer user_data, const H3Stop *stop,
+    const H3Tap *tap, GError **error)
+{
+  H3Transformer *t = s->transformer;
+  g_autoptr (H3Tensor) table = h3_adaln_get (t, s->stream, pairs->pair,
+      pairs->n, pairs->slot, progress, user_data, stop, error);
+
+  if (!table)
+    return FALSE;
+  s->tables = g_new0 (H3Tensor *, t->config.layers);
+  for (gint i = 0; i < t->config.layers; i++)
+    s->tables[i] = h3_adaln_block_table (t, table, i);
+  return tap_tables (s, pairs, tap, error);
+}
+
+static gboolean
+make_final_table (H3TransformerSession *s, const Pairs *times, const H3Tap *tap,
+    GError **error)
+{
+  g_autofree gfloat *t = g_new (gfloat, times->n);
+
+  for (gint i = 0; i < times->n; i++)
+    t[i] = times->pair[i].t;
+  s->final_table =
+      h3_adaln_final_table (s->transformer, s->stream, t, times->n, tap, error);
+  return s->final_table != NULL;
+}
+
+/* denoiser.md 3.4, with the rows of H3Adaln: one of the (timestep, tag) of each
+ * packed row; in the final layer of the timestep alone. Uploaded once. */
 static gboolean
 make_step_rows (H3TransformerSession *s, const H3Packing *packing,
-    const gfloat *t_v, const gfloat *t_a, const Timesteps *timesteps,
-    GError **error)
+    const gfloat *t_v, const gfloat *t_a, const Pairs *pairs,
+    const Pairs *times, GError **error)
 {
   gint rows = packing->rows, targets = rows - packing->first_audio;
   g_autofree gint32 *block = g_try_new (gint32, rows);
@@ -161,15 +236,20 @@ make_step_rows (H3TransformerSession *s, const H3Packing *packing,
   }
   s->step_rows = g_new0 (H3StepRows, s->steps);
   for (gint i = 0; i < s->steps; i++) {
-    gint32 index[H3_N_CLOCKS];
+    gint32 row_of[H3_N_CLOCKS][H3_N_TAGS], time_of[H3_N_CLOCKS];
 
-    for (gint clock = 0; clock < H3_N_CLOCKS; clock++)
-      index[clock] =
-          timestep_index (timesteps, clock_time (clock, t_v[i], t_a[i]));
+    for (gint clock = 0; clock < H3_N_CLOCKS; clock++) {
+      gfloat t = clock_time (clock, t_v[i], t_a[i]);
+
+      time_of[clock] = pair_index (times, t, 0);
+      for (gint tag = 0; tag < H3_N_TAGS; tag++)
+        row_of[clock][tag] = pairs->slot[pair_index (pairs, t, tag)] *
+                             s->transformer->config.layers;
+    }
     for (gint row = 0; row < rows; row++)
-      block[row] = index[packing->clock[row]] * H3_N_TAGS + packing->tag[row];
+      block[row] = row_of[packing->clock[row]][packing->tag[row]];
     for (gint row = 0; row < targets; row++)
-      final[row] = index[packing->clock[packing->first_audio + row]];
+      final[row] = time_of[packing->clock[packing->first_audio + row]];
 
     s->step_rows[i].rows = h3_tensor_new_from_host (s->transformer->device,
         H3_DTYPE_I32, 1, block_shape, block, error);
@@ -184,162 +264,25 @@ make_step_rows (H3TransformerSession *s, const H3Packing *packing,
   return TRUE;
 }
 
-/* denoiser.md 3.3: cosines, then sines, of the unscaled t. */
-static H3Tensor *
-time_features (H3TransformerSession *s, const Timesteps *timesteps,
-    GError **error)
-{
-  gint dim = s->transformer->config.freq_dim, half = dim / 2;
-  const gint64 shape[] = { timesteps->n, dim };
-  g_autofree gfloat *e = g_try_new (gfloat, (gsize) timesteps->n * dim);
-
-  if (!e) {
-    g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
-        "no memory for the features of %d timesteps", timesteps->n);
-    return NULL;
-  }
-  for (gint i = 0; i < timesteps->n; i++)
-    for (gint k = 0; k < half; k++) {
-      gfloat f = expf ((gfloat) -G_LN10 * 4 * k / half); /* 10000^(-k/half) */
-      gfloat angle = timesteps->t[i] * f;
-
-      e[(gsize) i * dim + k] = cosf (angle);
-      e[(gsize) i * dim + half + k] = sinf (angle);
-    }
-  return h3_tensor_new_from_host (s->transformer->device, H3_DTYPE_F32, 2,
-      shape, e, error);
-}
-
-static void
-linear_silu (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
-    const H3Weight *weight, const H3Tensor *bias)
-{
-  H3LinearArgs args = {
-    .y = y,
-    .x = x,
-    .weight = weight,
-    .bias = bias,
-    .activation = H3_ACTIVATION_SILU,
-  };
-
-  h3_linear (stream, &args);
-}
-
-/* [D, time_dim]: silu of the time embedding, the input of every AdaLN. */
-static H3Tensor *
-embed_timesteps (H3TransformerSession *s, const Timesteps *timesteps,
-    const H3Tap *tap, GError **error)
-{
-  const H3Transformer *t = s->transformer;
-  gint n = timesteps->n;
-  g_autoptr (H3Tensor) features = time_features (s, timesteps, error);
-  g_autoptr (H3Tensor) hidden = NULL;
-  g_autoptr (H3Tensor) a = NULL;
-
-  if (!features)
-    return NULL;
-  h3_tap (tap, "time_proj", features);
-  hidden = h3_tensor_new_2d (t->device, H3_DTYPE_F32, n, t->config.time_hidden,
-      error);
-  if (!hidden)
-    return NULL;
-  a = h3_tensor_new_2d (t->device, t->device->act_dtype, n, t->config.time_dim,
-      error);
-  if (!a)
-    return NULL;
-
-  linear_silu (s->stream, hidden, features, t->time_in, t->time_in_bias);
-  if (tap && tap->func) {
-    /* the embedding itself, which only its silu outlives */
-    g_autoptr (H3Tensor) tau = h3_tensor_new_2d (t->device, H3_DTYPE_F32, n,
-        t->config.time_dim, error);
-
-    if (!tau)
-      return NULL;
-    h3_linear_bias (s->stream, tau, hidden, t->time_out, t->time_out_bias);
-    h3_tap (tap, "time_embedder", tau);
-  }
-  linear_silu (s->stream, a, hidden, t->time_out, t->time_out_bias);
-  if (!h3_stream_synchronize (s->stream, error))
-    return NULL;
-  return g_steal_pointer (&a);
-}
-
-/* A table [D, 18 H] of one block, seen as [3 D, 6 H]. */
-static H3Tensor *
-block_table (H3TransformerSession *s, const H3Block *block, const H3Tensor *a,
-    GError **error)
-{
-  const H3Transformer *t = s->transformer;
-  gint64 n = h3_tensor_rows (a);
-  g_autoptr (H3Tensor) z = h3_tensor_new_2d (t->device, t->device->act_dtype, n,
-      H3_ADALN_ROWS * (gint64) t->config.hidden, error);
-
-  if (!z)
-    return NULL;
-  h3_linear_bias (s->stream, z, a, block->adaln, block->adaln_bias);
-  return h3_matrix_view (z, 0, H3_N_TAGS * n,
-      H3_N_ADALN * (gint64) t->config.hidden);
-}
-
-static gboolean
-make_block_tables (H3TransformerSession *s, const H3Tensor *a,
-    const H3Stop *stop, const H3Tap *tap, GError **error)
-{
-  const H3Transformer *t = s->transformer;
-
-  s->tables = g_new0 (H3Tensor *, t->config.layers);
-  for (gint i = 0; i < t->config.layers; i++) {
-    if (h3_stop_requested (stop, error))
-      return FALSE;
-    s->tables[i] = block_table (s, &t->blocks[i], a, error);
-    if (!s->tables[i])
-      return FALSE;
-    if (tap && tap->func) {
-      g_autofree gchar *name =
-          g_strdup_printf ("transformer_blocks.%d.adaln_proj", i);
-
-      h3_tap (tap, name, s->tables[i]);
-    }
-  }
-  return TRUE;
-}
-
-static gboolean
-make_final_table (H3TransformerSession *s, const H3Tensor *a, GError **error)
-{
-  const H3Transformer *t = s->transformer;
-
-  s->final_table = h3_tensor_new_2d (t->device, t->device->act_dtype,
-      h3_tensor_rows (a), H3_N_FINAL_ADALN * (gint64) t->config.hidden, error);
-  if (!s->final_table)
-    return FALSE;
-  h3_linear_bias (s->stream, s->final_table, a, t->final_adaln,
-      t->final_adaln_bias);
-  return TRUE;
-}
-
-static gboolean
-make_tables (H3TransformerSession *s, const Timesteps *timesteps,
-    const H3Stop *stop, const H3Tap *tap, GError **error)
-{
-  g_autoptr (H3Tensor) a = embed_timesteps (s, timesteps, tap, error);
-  gboolean made = a && make_block_tables (s, a, stop, tap, error) &&
-                  make_final_table (s, a, error);
-
-  /* in any case: @a may be in use until then */
-  return h3_stream_synchronize (s->stream, made ? error : NULL) && made;
-}
-
 gboolean
 h3_session_make_tables (H3TransformerSession *session, const H3Packing *packing,
-    const gfloat *t_v, const gfloat *t_a, const H3Stop *stop, const H3Tap *tap,
-    GError **error)
+    const gfloat *t_v, const gfloat *t_a, H3LoadProgress progress,
+    gpointer user_data, const H3Stop *stop, const H3Tap *tap, GError **error)
 {
-  g_auto (Timesteps) timesteps = { NULL, 0 };
+  Used used = { { { FALSE } } }, used_by_targets = { { { FALSE } } };
+  g_auto (Pairs) pairs = { NULL, NULL, 0 };
+  g_auto (Pairs) times = { NULL, NULL, 0 };
 
-  collect_timesteps (&timesteps, packing, t_v, t_a, session->steps);
+  for (gint row = 0; row < packing->rows; row++) {
+    used.at[packing->clock[row]][packing->tag[row]] = TRUE;
+    if (row >= packing->first_audio)
+      used_by_targets.at[packing->clock[row]][0] = TRUE;
+  }
+  pairs_init (&pairs, &used, t_v, t_a, session->steps);
+  pairs_init (&times, &used_by_targets, t_v, t_a, session->steps);
   return make_rope (session, packing, error) &&
-         make_step_rows (session, packing, t_v, t_a, &timesteps, error) &&
-         make_tables (session, &timesteps, stop, tap, error);
+         make_final_table (session, &times, tap, error) &&
+         make_block_tables (session, &pairs, progress, user_data, stop, tap,
+             error) &&
+         make_step_rows (session, packing, t_v, t_a, &pairs, &times, error);
 }

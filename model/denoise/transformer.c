@@ -3,8 +3,6 @@
  */
 #include "model/denoise/transformer-private.h"
 
-#define WHAT "MiniMax H3 transformer"
-
 typedef struct {
   H3Loader *loader;
   const H3TransformerConfig *config;
@@ -70,8 +68,7 @@ block_fc1 (const Source *source, const gchar *prefix)
 }
 
 static void
-load_block (const Source *source, const gchar *prefix, gboolean adaln,
-    H3Block *block)
+load_block (const Source *source, const gchar *prefix, H3Block *block)
 {
   const H3TransformerConfig *c = source->config;
   gint64 inner = (gint64) c->heads * c->head_dim;
@@ -89,14 +86,6 @@ load_block (const Source *source, const gchar *prefix, gboolean adaln,
   block->fc1 = block_fc1 (source, prefix);
   block->fc2 = block_matrix (source, prefix,
       either (source, "mlp.fc2.weight", "ff.net.2.weight"), c->hidden, c->ffn);
-  if (adaln) {
-    gint64 rows = H3_ADALN_ROWS * (gint64) c->hidden;
-
-    block->adaln = block_matrix (source, prefix, "adaln_proj.linear.weight",
-        rows, c->time_dim);
-    block->adaln_bias =
-        block_vector (source, prefix, "adaln_proj.linear.bias", rows);
-  }
 }
 
 /* A linear with a bias: "@name.weight", "@name.bias". */
@@ -137,7 +126,7 @@ load_blocks (const Source *source, H3Transformer *t)
     g_autofree gchar *prefix = g_strdup_printf ("token_refiner.%s.%d.",
         either (source, "blocks", "refiner_blocks"), i);
 
-    load_block (source, prefix, FALSE, &t->refiner[i]);
+    load_block (source, prefix, &t->refiner[i]);
   }
   t->refiner_norm = h3_loader_vector1 (source->loader,
       "token_refiner.final_norm.weight", c->hidden);
@@ -146,7 +135,7 @@ load_blocks (const Source *source, H3Transformer *t)
     g_autofree gchar *prefix = g_strdup_printf ("%s.%d.",
         either (source, "blocks", "transformer_blocks"), i);
 
-    load_block (source, prefix, TRUE, &t->blocks[i]);
+    load_block (source, prefix, &t->blocks[i]);
   }
 }
 
@@ -189,6 +178,7 @@ transformer_new (const H3TransformerConfig *config)
   t->config = *config;
   t->refiner = g_new0 (H3Block, config->refiner_layers);
   t->blocks = g_new0 (H3Block, config->layers);
+  h3_adaln_init (&t->adaln);
   return t;
 }
 
@@ -201,6 +191,7 @@ check (const Source *source, guint64 *weight_bytes, GError **error)
   describe (source, nothing);
   if (weight_bytes)
     *weight_bytes = h3_loader_bytes (source->loader);
+  h3_adaln_check (source->loader, source->config, source->diffusers);
   return h3_loader_finish (source->loader, error);
 }
 
@@ -224,7 +215,7 @@ h3_transformer_plan (const H3Checkpoint *checkpoint,
   if (!set ||
       !h3_transformer_config_read (config, set, &source.diffusers, error))
     return FALSE;
-  loader = source.loader = h3_loader_new (set, WHAT);
+  loader = source.loader = h3_loader_new (set, H3_TRANSFORMER_WHAT);
   return check (&source, weight_bytes, error);
 }
 
@@ -242,7 +233,7 @@ h3_transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
   if (!set ||
       !h3_transformer_config_read (&config, set, &source.diffusers, error))
     return NULL;
-  loader = source.loader = h3_loader_new (set, WHAT);
+  loader = source.loader = h3_loader_new (set, H3_TRANSFORMER_WHAT);
   if (!check (&source, NULL, error) ||
       !h3_loader_begin (loader, device, stop, progress, user_data, error))
     return NULL;
@@ -253,6 +244,8 @@ h3_transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
   if (!h3_loader_finish (loader, error))
     return NULL;
   transformer->tensors = h3_loader_take_tensors (loader);
+  transformer->adaln.set = g_steal_pointer (&set);
+  transformer->adaln.diffusers = source.diffusers;
   return g_steal_pointer (&transformer);
 }
 
@@ -274,8 +267,6 @@ block_clear (H3Block *block)
   g_clear_pointer (&block->out, h3_weight_unref);
   g_clear_pointer (&block->fc1, h3_weight_unref);
   g_clear_pointer (&block->fc2, h3_weight_unref);
-  g_clear_pointer (&block->adaln, h3_weight_unref);
-  g_clear_pointer (&block->adaln_bias, h3_tensor_unref);
 }
 
 static void
@@ -307,6 +298,7 @@ h3_transformer_unref (H3Transformer *t)
   for (gint i = 0; i < t->config.layers; i++)
     block_clear (&t->blocks[i]);
   g_free (t->blocks);
+  h3_adaln_clear (&t->adaln);
   g_clear_pointer (&t->final_norm, h3_tensor_unref);
   g_clear_pointer (&t->final_adaln, h3_weight_unref);
   g_clear_pointer (&t->video_out, h3_weight_unref);

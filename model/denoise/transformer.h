@@ -18,9 +18,12 @@ typedef struct {
 
 typedef struct _H3Transformer H3Transformer;
 
+/* Checks every tensor. @weight_bytes: of those that stay in memory; AdaLN's,
+ * 40 % of all, are read when a schedule needs them. */
 gboolean h3_transformer_plan (const H3Checkpoint *checkpoint,
     H3TransformerConfig *config, guint64 *weight_bytes, GError **error);
-/* Immutable and shared between sessions; reference counted. */
+/* Shared between sessions, of any thread; reference counted. Keeps the files
+ * open. What was computed of AdaLN is kept, which changes no result. */
 H3Transformer *h3_transformer_load (const H3Checkpoint *checkpoint,
     H3Device *device, const H3Stop *stop, H3LoadProgress progress,
     gpointer user_data, GError **error);
@@ -39,10 +42,10 @@ GPtrArray *h3_transformer_tensors (const H3Transformer *transformer);
  */
 typedef struct _H3TransformerSession H3TransformerSession;
 
-/* Bytes a session of @rows packed rows and @n_timesteps distinct timesteps
- * needs beside the weights. */
+/* Bytes a session of @rows packed rows and @steps steps needs beside the
+ * weights, with AdaLN's tables and what it takes to make them. */
 guint64 h3_transformer_workspace (const H3TransformerConfig *config,
-    const H3Device *device, gint rows, gint n_timesteps);
+    const H3Device *device, gint rows, gint steps);
 
 /**
  * h3_transformer_session_new:
@@ -50,12 +53,15 @@ guint64 h3_transformer_workspace (const H3TransformerConfig *config,
  * @t_v, @t_a: [steps] timesteps of the schedule
  * @video_conditions: [Vc, 4 * video_channels] float32, already noised, in packed
  *   order, or NULL; @audio_conditions likewise [Ac, audio_channels]
+ * @progress: (nullable): called while AdaLN's weights are read, which takes
+ *   seconds, for timesteps this transformer has not seen; bytes
  */
 H3TransformerSession *h3_transformer_session_new (H3Transformer *transformer,
     H3Stream *stream, const H3Packing *packing, const H3Tensor *prompt_embeds,
     const gfloat *t_v, const gfloat *t_a, gint steps,
     const H3Tensor *video_conditions, const H3Tensor *audio_conditions,
-    const H3Stop *stop, const H3Tap *tap, GError **error);
+    H3LoadProgress progress, gpointer user_data, const H3Stop *stop,
+    const H3Tap *tap, GError **error);
 void h3_transformer_session_free (H3TransformerSession *session);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3TransformerSession,
     h3_transformer_session_free)

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "model/audio/audio-private.h"
 #include "model/denoise/transformer-private.h"
@@ -165,7 +166,7 @@ static const H3TransformerConfig transformer_config = { .hidden = 5376,
   .final_norm_eps = 1e-5 };
 
 static void
-fill_block (Filler *f, const H3TransformerConfig *c, gboolean adaln, H3Block *b)
+fill_block (Filler *f, const H3TransformerConfig *c, H3Block *b)
 {
   gint64 inner = (gint64) c->heads * c->head_dim, h = c->hidden;
 
@@ -177,10 +178,24 @@ fill_block (Filler *f, const H3TransformerConfig *c, gboolean adaln, H3Block *b)
   b->out = weight (f, H3_DTYPE_BF16, h, inner);
   b->fc1 = weight (f, H3_DTYPE_BF16, 2 * (gint64) c->ffn, h);
   b->fc2 = weight (f, H3_DTYPE_BF16, h, c->ffn);
-  if (adaln) {
-    b->adaln = weight (f, H3_DTYPE_BF16, H3_ADALN_ROWS * h, c->time_dim);
-    b->adaln_bias = bias (f, H3_ADALN_ROWS * h);
-  }
+}
+
+/* The rows that AdaLN's weights would give, for there are no files to read them
+ * from. */
+static void
+fill_adaln (Filler *f, const H3TransformerConfig *c, H3Adaln *adaln)
+{
+  static const H3AdalnPair pairs[] = { { BENCH_T_V, H3_TAG_TEXT },
+    { BENCH_T_V, H3_TAG_VIDEO }, { BENCH_T_A, H3_TAG_AUDIO } };
+
+  h3_adaln_init (adaln);
+  adaln->capacity = H3_ADALN_PAIRS;
+  adaln->n_pairs = G_N_ELEMENTS (pairs);
+  adaln->pairs = g_new (H3AdalnPair, H3_ADALN_PAIRS);
+  memcpy (adaln->pairs, pairs, sizeof pairs);
+  adaln->table = filler_tensor (f, f->device->act_dtype, 0.2, 0,
+      DIMS ((gint64) H3_ADALN_PAIRS * c->layers,
+          H3_N_ADALN * (gint64) c->hidden));
 }
 
 H3Transformer *
@@ -206,11 +221,12 @@ bench_transformer_new (Filler *f, gint layers)
   t->time_out_bias = bias (f, c->time_dim);
   t->refiner = g_new0 (H3Block, c->refiner_layers);
   for (gint i = 0; i < c->refiner_layers; i++)
-    fill_block (f, c, FALSE, &t->refiner[i]);
+    fill_block (f, c, &t->refiner[i]);
   t->refiner_norm = gain (f, c->hidden);
   t->blocks = g_new0 (H3Block, c->layers);
   for (gint i = 0; i < c->layers; i++)
-    fill_block (f, c, TRUE, &t->blocks[i]);
+    fill_block (f, c, &t->blocks[i]);
+  fill_adaln (f, c, &t->adaln);
   t->final_norm = gain (f, c->hidden);
   t->final_adaln = weight (f, H3_DTYPE_BF16,
       H3_N_FINAL_ADALN * (gint64) c->hidden, c->time_dim);

@@ -59,13 +59,22 @@ compare (gconstpointer a, gconstpointer b)
   return (x > y) - (x < y);
 }
 
+/* Bytes of the device's memory. */
+static gdouble
+in_use (Bench *b)
+{
+  guint64 free_bytes, total;
+
+  b->device->ops->memory_info (b->device, &free_bytes, &total);
+  return total - free_bytes;
+}
+
 gdouble
 bench_measure (Bench *b, const gchar *what, gdouble flop, BenchRun run,
     gpointer data)
 {
   gint reps = b->reps;
   g_autofree gdouble *ms = g_new (gdouble, reps);
-  guint64 free_bytes, total;
   gdouble rate;
 
   run (b, data);
@@ -78,7 +87,6 @@ bench_measure (Bench *b, const gchar *what, gdouble flop, BenchRun run,
     ms[i] = (g_get_monotonic_time () - start) / 1e3;
   }
   qsort (ms, reps, sizeof *ms, compare);
-  b->device->ops->memory_info (b->device, &free_bytes, &total);
   rate = flop / ms[reps / 2] * 1e3;
   printf ("%-48s %9.3f ms  (%.3f .. %.3f)", what, ms[reps / 2], ms[0],
       ms[reps - 1]);
@@ -86,7 +94,7 @@ bench_measure (Bench *b, const gchar *what, gdouble flop, BenchRun run,
     printf ("  %6.1f TFLOP/s", rate / 1e12);
   if (flop > 0 && b->ceiling > 0)
     printf ("  %3.0f %%", 100 * rate / b->ceiling);
-  printf ("  %6.1f GB in use\n", (total - free_bytes) / 1e9);
+  printf ("  %6.1f GB in use\n", in_use (b) / 1e9);
   fflush (stdout);
   return ms[reps / 2] / 1e3;
 }
@@ -181,7 +189,7 @@ bench_canvas (Bench *b, H3Transformer *t, gint width, gint height, gint frames)
 {
   const H3TransformerConfig *c = h3_transformer_config (t);
   const gint n_text = 300;
-  const gfloat t_v[] = { 0.25f }, t_a[] = { 0.5f };
+  const gfloat t_v[] = { BENCH_T_V }, t_a[] = { BENCH_T_A };
   gint64 text[] = { n_text, c->text_dim };
   g_autofree gchar *what = NULL;
   GError *error = NULL;
@@ -203,11 +211,13 @@ bench_canvas (Bench *b, H3Transformer *t, gint width, gint height, gint frames)
   d.audio_v = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
       (gint64[]){ p.audio_rows, c->audio_channels });
   d.session = h3_transformer_session_new (t, b->stream, &p, embeds, t_v, t_a, 1,
-      NULL, NULL, NULL, NULL, &error);
+      NULL, NULL, NULL, NULL, NULL, NULL, &error);
   must (d.session != NULL, error);
   what = g_strdup_printf ("transformer %d x %d x %d, %d rows", width, height,
       frames, p.rows);
   bench_measure (b, what, forward_flop (c, p.rows), run_forward, &d);
+  printf ("  workspace %.2f GB, with tables of 20 steps\n",
+      h3_transformer_workspace (c, b->device, p.rows, 20) / 1e9);
   bench_cancel (b, &d);
   h3_transformer_session_free (d.session);
   h3_tensor_unref (d.video);
@@ -220,9 +230,12 @@ bench_canvas (Bench *b, H3Transformer *t, gint width, gint height, gint frames)
 static void
 bench_transformer (Bench *b)
 {
+  gdouble before = in_use (b);
   g_autoptr (H3Transformer) t = bench_transformer_new (b->filler, layers);
 
-  printf ("transformer, %d of 50 layers\n", h3_transformer_config (t)->layers);
+  printf ("transformer, %d of 50 layers, %.2f GB resident (AdaLN's tables, not "
+          "its weights)\n",
+      h3_transformer_config (t)->layers, (in_use (b) - before) / 1e9);
   bench_canvas (b, t, 1344, 768, 124);
   bench_canvas (b, t, 960, 544, 124);
   bench_canvas (b, t, 864, 480, 141);

@@ -39,6 +39,10 @@ gdouble bench_measure (Bench *bench, const gchar *what, gdouble flop,
 /* Operations one by one. */
 void bench_ops (Bench *bench);
 
+/* The only timesteps the transformer made here knows. */
+#define BENCH_T_V 0.25f
+#define BENCH_T_A 0.5f
+
 /* @layers: 0 = the release's, else fewer, for a quick look. */
 H3Transformer *bench_transformer_new (Filler *filler, gint layers);
 H3TextModel *bench_text_model_new (Filler *filler);

@@ -82,7 +82,7 @@ static void
 test_nan (void)
 {
   static const guint8 nan[] = { 0xc0, 0x7f };
-  static const gchar tensor[] = "blocks.0.adaln_proj.linear.bias";
+  static const gchar tensor[] = "blocks.0.norm1.weight";
   g_autofree gchar *dir = copy_transformer ();
   g_autofree gchar *shard = NULL;
   g_autoptr (GError) error = NULL;

@@ -141,21 +141,32 @@ check_plain (const H3TestTaps *taps, const gchar *name)
   h3_test_assert_close (got, want, n, TOLERANCE);
 }
 
-/* The public module shows its first parameter only, shift_msa. */
+/* The public module shows its first parameter only, shift_msa, and also the
+ * pairs of timestep and tag that no row has. */
 static void
-check_adaln (const H3TestTaps *taps, gint hidden)
+check_adaln (const H3TestTaps *taps, const Golden *g, gint hidden)
 {
-  gsize n;
-  g_autofree gfloat *want =
-      h3_test_golden (FILE, "dump.transformer_blocks.0.adaln_proj", &n);
-  const gfloat *table =
-      h3_test_taps_get (taps, "transformer_blocks.0.adaln_proj", 6 * n);
-  g_autofree gfloat *got = g_new (gfloat, n);
+  gsize all, n = 0;
+  g_autofree gfloat *dump =
+      h3_test_golden (FILE, "dump.transformer_blocks.0.adaln_proj", &all);
+  g_autofree gfloat *want = g_new (gfloat, all);
+  g_autofree gfloat *got = g_new (gfloat, all);
+  const gfloat *table;
 
-  for (gsize row = 0; row < n / hidden; row++)
-    memcpy (got + row * hidden, table + row * 6 * hidden,
+  for (gsize pair = 0; pair < all / hidden; pair++)
+    for (gsize row = 0; row < g->n; row++)
+      if ((gsize) g->times[row] * 3 + g->tags[row] == pair) {
+        memcpy (want + n++ * hidden, dump + pair * hidden,
+            hidden * sizeof (gfloat));
+        break;
+      }
+  g_assert_cmpuint (n, >=, 4);
+  table = h3_test_taps_get (taps, "transformer_blocks.0.adaln_proj",
+      n * H3_N_ADALN * hidden);
+  for (gsize i = 0; i < n; i++)
+    memcpy (got + i * hidden, table + i * H3_N_ADALN * hidden,
         hidden * sizeof (gfloat));
-  h3_test_assert_close (got, want, n, TOLERANCE);
+  h3_test_assert_close (got, want, n * hidden, TOLERANCE);
 }
 
 static void
@@ -172,7 +183,7 @@ check_dumps (const H3TestTaps *taps, const Golden *g, const gint *order,
 
   for (guint i = 0; i < G_N_ELEMENTS (plain); i++)
     check_plain (taps, plain[i]);
-  check_adaln (taps, hidden);
+  check_adaln (taps, g, hidden);
   for (guint i = 0; i < G_N_ELEMENTS (sequences); i++)
     check_sequence (taps, sequences[i], order, 0, p->rows, hidden);
   check_sequence (taps, "norm_out", order, p->first_audio,
@@ -230,7 +241,8 @@ forward (gsize conditions_v, gsize conditions_a, gboolean look)
   audio_out = h3_test_matrix (d.device, g.audio_in, p.audio_rows, cols_a);
 
   session = h3_transformer_session_new (transformer, d.stream, &p, embeds, g.t,
-      g.t + 1, 1, video_conditions, audio_conditions, NULL, tap, &error);
+      g.t + 1, 1, video_conditions, audio_conditions, NULL, NULL, NULL, tap,
+      &error);
   g_assert_no_error (error);
   h3_transformer_forward (session, 0, video, audio, video_out, audio_out, NULL,
       tap, &error);
@@ -318,22 +330,28 @@ test_workspace (void)
     .heads = 56,
     .head_dim = 128,
     .ffn = 14336,
+    .time_hidden = 5376,
+    .time_dim = 2688,
     .rope_freqs = 16,
   };
-  guint64 small, large, more_times;
+  guint64 small, large, more_steps, few_steps;
 
   h3_test_device_init (&d, 1);
   small = h3_transformer_workspace (&c, d.device, 750, 40);
   large = h3_transformer_workspace (&c, d.device, 37966, 40);
-  more_times = h3_transformer_workspace (&c, d.device, 750, 100);
+  more_steps = h3_transformer_workspace (&c, d.device, 750, 100);
+  few_steps = h3_transformer_workspace (&c, d.device, 750, 4);
   if (h3_test_on_gpu ())
     return; /* half of it */
-  /* X, norm, prefix, qkv and o in float32, and tables of 18 H * 50 * 40 */
+  /* X, norm, prefix, qkv and o in float32, and room for 122 pairs, 6 H * 50
+   * each */
   g_assert_cmpuint (large, >, G_GUINT64_CONSTANT (37966) * 4 * (3 * 5376));
-  g_assert_cmpuint (large, <, G_GUINT64_CONSTANT (8) << 30);
+  g_assert_cmpuint (large, <, G_GUINT64_CONSTANT (9) << 30);
   g_assert_cmpuint (small, <, large / 5);
-  g_assert_cmpuint (more_times - small, >,
-      G_GUINT64_CONSTANT (60) * 4 * 50 * 18 * 5376);
+  g_assert_cmpuint (more_steps - small, >,
+      (guint64) (3 * 100 - H3_ADALN_PAIRS) * 4 * 50 * 6 * 5376);
+  /* there is always room for some */
+  g_assert_cmpuint (few_steps, >, (guint64) H3_ADALN_PAIRS * 4 * 50 * 6 * 5376);
 }
 
 /* A block of the refiner over random rows, its MLP @chunk_rows at a time. */
@@ -417,7 +435,7 @@ test_bad_sessions (void)
 
     g_assert_null (h3_transformer_session_new (transformer, d.stream, &p,
         embeds, g.t, g.t + 1, 1, cases[i].video_conditions ? conditions : NULL,
-        NULL, NULL, NULL, &error));
+        NULL, NULL, NULL, NULL, NULL, &error));
     h3_test_assert_h3_error (error, cases[i].code, cases[i].text);
   }
 }
@@ -453,7 +471,7 @@ test_bad_packing (void)
     else
       bad.text_rows--; /* makes a text row a condition */
     g_assert_null (h3_transformer_session_new (transformer, d.stream, &bad,
-        embeds, g.t, g.t + 1, 1, NULL, NULL, NULL, NULL, &error));
+        embeds, g.t, g.t + 1, 1, NULL, NULL, NULL, NULL, NULL, NULL, &error));
     h3_test_assert_h3_error (error, H3_ERROR_SETTINGS, "layout");
     p.tag[40] = tag;
     p.clock[40] = clock;

@@ -118,6 +118,7 @@ main (int argc, char **argv)
   if (h3_test_skip_program ())
     return 0;
   h3_test_add_transformer ();
+  h3_test_add_adaln ();
   h3_test_add_denoise ();
   h3_test_add_checkpoint_errors ();
   return g_test_run ();
