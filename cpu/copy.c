@@ -117,6 +117,25 @@ H3_ISA (h3_cpu_scatter_rows) (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
         (const gfloat *) x->data + i * cols, cols * sizeof (gfloat));
 }
 
+/* Not in parallel either: rows that name the same one add up. */
+void
+H3_ISA (h3_cpu_add_rows) (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
+    const H3Tensor *rows)
+{
+  const gint32 *row = rows->data;
+  gint64 cols = h3_tensor_cols (x);
+
+  if (!h3_cpu_rows_inside (stream, "add_rows", rows, h3_tensor_rows (y)))
+    return;
+  for (gint64 i = 0; i < rows->shape[0]; i++) {
+    const gfloat *from = (const gfloat *) x->data + i * cols;
+    gfloat *to = (gfloat *) y->data + row[i] * cols;
+
+    for (gint64 k = 0; k < cols; k++)
+      to[k] += from[k];
+  }
+}
+
 void
 H3_ISA (h3_cpu_count_nonfinite) (H3Stream *stream, H3Tensor *count,
     const H3Tensor *x)

@@ -72,6 +72,10 @@ void H3_ISA (h3_cpu_embedding) (H3Stream *, H3Tensor *, const H3Weight *,
     const H3Tensor *);
 void H3_ISA (h3_cpu_scatter_rows) (H3Stream *, H3Tensor *, const H3Tensor *,
     const H3Tensor *);
+void H3_ISA (h3_cpu_add_rows) (H3Stream *, H3Tensor *, const H3Tensor *,
+    const H3Tensor *);
+void H3_ISA (h3_cpu_mix_rows) (H3Stream *, const H3MixRowsArgs *);
+void H3_ISA (h3_cpu_picture_patches) (H3Stream *, const H3PicturePatchesArgs *);
 void H3_ISA (h3_cpu_rms_norm) (H3Stream *, const H3RmsNormArgs *);
 void H3_ISA (h3_cpu_layer_norm) (H3Stream *, const H3LayerNormArgs *);
 void H3_ISA (h3_cpu_qk_norm_rope) (H3Stream *, const H3QkNormRopeArgs *);

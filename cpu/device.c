@@ -128,7 +128,7 @@ h3_cpu_rows_inside (H3Stream *stream, const gchar *op, const H3Tensor *rows,
 {
   const gint32 *row = rows->data;
 
-  for (gint64 i = 0; i < rows->shape[0]; i++)
+  for (gint64 i = 0; i < h3_tensor_size (rows); i++)
     if (row[i] < 0 || row[i] >= limit) {
       h3_stream_fail (stream, H3_ERROR_WRONG_TYPE,
           "%s: row %" G_GINT64_FORMAT

@@ -56,7 +56,8 @@ rope_task (gconstpointer data, gint64 index, gpointer scratch)
     for (guint h = 0; h < a->heads + a->kv_heads; h++) {
       gfloat *x = row + (gint64) h * d;
 
-      norm_head (x, d, h < a->heads ? q_norm : k_norm, a->eps);
+      if (!a->no_norm)
+        norm_head (x, d, h < a->heads ? q_norm : k_norm, a->eps);
       if (rot)
         rotate_head (x, rot, (const gfloat *) a->cos->data + angle,
             (const gfloat *) a->sin->data + angle);

@@ -289,8 +289,8 @@ stream_synchronize (H3Stream *stream, GError **error)
     return TRUE;
   cudaMemsetAsync (cuda->bad_row.data, 0, sizeof bad, cuda->handle);
   g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
-      "embedding or "
-      "scatter_rows: a row number is outside the table");
+      "embedding, scatter_rows, add_rows or mix_rows: a row number is outside "
+      "the table");
   return FALSE;
 }
 
@@ -360,6 +360,25 @@ scatter_rows (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
         h3_cuda_scatter_rows (HANDLE (stream), y, x, rows, bad));
 }
 
+static void
+add_rows (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
+    const H3Tensor *rows)
+{
+  gint32 *bad = bad_row (stream);
+
+  if (bad)
+    RUN ("add_rows", h3_cuda_add_rows (HANDLE (stream), y, x, rows, bad));
+}
+
+static void
+mix_rows (H3Stream *stream, const H3MixRowsArgs *args)
+{
+  gint32 *bad = bad_row (stream);
+
+  if (bad)
+    RUN ("mix_rows", h3_cuda_mix_rows (HANDLE (stream), args, bad));
+}
+
 #define ONE_ARGS(name, Type)                                                   \
   static void name (H3Stream *stream, const Type *args)                        \
   {                                                                            \
@@ -368,6 +387,7 @@ scatter_rows (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
 
 ONE_ARGS (rms_norm, H3RmsNormArgs)
 ONE_ARGS (layer_norm, H3LayerNormArgs)
+ONE_ARGS (picture_patches, H3PicturePatchesArgs)
 ONE_ARGS (qk_norm_rope, H3QkNormRopeArgs)
 ONE_ARGS (solver_step, H3SolverArgs)
 ONE_ARGS (latent_tile, H3LatentTileArgs)
@@ -600,6 +620,9 @@ const H3DeviceOps h3_cuda_ops = {
   .linear = h3_cuda_linear,
   .embedding = embedding,
   .scatter_rows = scatter_rows,
+  .add_rows = add_rows,
+  .mix_rows = mix_rows,
+  .picture_patches = picture_patches,
   .rms_norm = rms_norm,
   .layer_norm = layer_norm,
   .qk_norm_rope = qk_norm_rope,

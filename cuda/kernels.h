@@ -19,6 +19,12 @@ cudaError_t h3_cuda_embedding (H3CudaStreamHandle stream, H3Tensor *y,
     const H3Tensor *weight, const H3Tensor *ids, gint32 *bad_row);
 cudaError_t h3_cuda_scatter_rows (H3CudaStreamHandle stream, H3Tensor *y,
     const H3Tensor *x, const H3Tensor *rows, gint32 *bad_row);
+cudaError_t h3_cuda_add_rows (H3CudaStreamHandle stream, H3Tensor *y,
+    const H3Tensor *x, const H3Tensor *rows, gint32 *bad_row);
+cudaError_t h3_cuda_mix_rows (H3CudaStreamHandle stream,
+    const H3MixRowsArgs *args, gint32 *bad_row);
+cudaError_t h3_cuda_picture_patches (H3CudaStreamHandle stream,
+    const H3PicturePatchesArgs *args);
 cudaError_t h3_cuda_rms_norm (H3CudaStreamHandle stream,
     const H3RmsNormArgs *args);
 cudaError_t h3_cuda_layer_norm (H3CudaStreamHandle stream,

@@ -12,6 +12,7 @@ typedef struct {
   const float *cosines, *sines;
   gint64 table_rows;
   float eps;
+  bool norm;
   int heads, kv_heads, dim, rot;
 } Job;
 
@@ -55,7 +56,7 @@ qk_norm_rope (T *qkv, const __grid_constant__ Job j)
 #pragma unroll
     for (int i = LANES / 2; i; i /= 2)
       sum += __shfl_xor_sync (~0u, sum, i);
-    float rstd = rsqrtf (sum / (LANES * 8) + j.eps);
+    float rstd = j.norm ? rsqrtf (sum / (LANES * 8) + j.eps) : 1.0f;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
       v[i] = rounded<T> (v[i] * rstd * (h < j.heads ? wq[i] : wk[i]));
@@ -91,7 +92,7 @@ qk_norm_rope_any (T *qkv, const __grid_constant__ Job j)
       v[i] = to_float (x[i]);
       sum += v[i] * v[i];
     }
-    float rstd = rsqrtf (warp_sum (sum) / j.dim + j.eps);
+    float rstd = j.norm ? rsqrtf (warp_sum (sum) / j.dim + j.eps) : 1.0f;
     for (int i = lane; i < j.dim; i += H3_WARP)
       v[i] = rounded<T> (v[i] * rstd * (w ? w[i] : 1.0f));
     __syncwarp ();
@@ -148,6 +149,7 @@ h3_cuda_qk_norm_rope (H3CudaStreamHandle stream, const H3QkNormRopeArgs *a)
     j.rot = (int) h3_tensor_cols (a->cos);
   }
   j.eps = a->eps;
+  j.norm = !a->no_norm;
   j.heads = a->heads;
   j.kv_heads = a->kv_heads;
   j.dim = a->head_dim;

@@ -6,7 +6,9 @@
 
 #define THREADS 128
 
-template <typename TY, typename TX, bool SCATTER>
+enum Move { GATHER, SCATTER, ADD }; /* ADD: scatter, and add */
+
+template <typename TY, typename TX, Move MOVE>
 __global__ void
 move_rows (TY *y, const TX *x, const gint32 *rows, int cols, gint64 limit,
     gint32 *bad_row)
@@ -18,10 +20,12 @@ move_rows (TY *y, const TX *x, const gint32 *rows, int cols, gint64 limit,
       atomicExch (bad_row, 1);
     return;
   }
-  x += (SCATTER ? blockIdx.x : row) * (gint64) cols;
-  y += (SCATTER ? row : blockIdx.x) * (gint64) cols;
-  for (int i = threadIdx.x; i < cols; i += THREADS)
-    y[i] = from_float<TY> (to_float (x[i]));
+  x += (MOVE == GATHER ? row : blockIdx.x) * (gint64) cols;
+  y += (MOVE == GATHER ? blockIdx.x : row) * (gint64) cols;
+  for (int i = threadIdx.x; i < cols; i += THREADS) {
+    float v = to_float (x[i]);
+    y[i] = from_float<TY> (MOVE == ADD ? to_float (y[i]) + v : v);
+  }
 }
 
 cudaError_t
@@ -33,7 +37,7 @@ h3_cuda_embedding (H3CudaStreamHandle stream, H3Tensor *y,
   if (n == 0)
     return cudaSuccess;
   H3_WITH_TYPE (y->dtype, TY, H3_WITH_TYPE (weight->dtype, TX,
-      (move_rows<TY, TX, false><<<n, THREADS, 0, stream>>> ((TY *) y->data,
+      (move_rows<TY, TX, GATHER><<<n, THREADS, 0, stream>>> ((TY *) y->data,
           (const TX *) weight->data, (const gint32 *) ids->data,
           h3_tensor_cols (weight), h3_tensor_rows (weight), bad_row))));
   return cudaGetLastError ();
@@ -48,7 +52,22 @@ h3_cuda_scatter_rows (H3CudaStreamHandle stream, H3Tensor *y,
   if (n == 0)
     return cudaSuccess;
   H3_WITH_TYPE (y->dtype, TY, H3_WITH_TYPE (x->dtype, TX,
-      (move_rows<TY, TX, true><<<n, THREADS, 0, stream>>> ((TY *) y->data,
+      (move_rows<TY, TX, SCATTER><<<n, THREADS, 0, stream>>> ((TY *) y->data,
+          (const TX *) x->data, (const gint32 *) rows->data,
+          h3_tensor_cols (y), h3_tensor_rows (y), bad_row))));
+  return cudaGetLastError ();
+}
+
+cudaError_t
+h3_cuda_add_rows (H3CudaStreamHandle stream, H3Tensor *y, const H3Tensor *x,
+    const H3Tensor *rows, gint32 *bad_row)
+{
+  gint64 n = h3_tensor_size (rows);
+
+  if (n == 0)
+    return cudaSuccess;
+  H3_WITH_TYPE (y->dtype, TY, H3_WITH_TYPE (x->dtype, TX,
+      (move_rows<TY, TX, ADD><<<n, THREADS, 0, stream>>> ((TY *) y->data,
           (const TX *) x->data, (const gint32 *) rows->data,
           h3_tensor_cols (y), h3_tensor_rows (y), bad_row))));
   return cudaGetLastError ();

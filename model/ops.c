@@ -12,10 +12,11 @@ typedef enum {
   KIND_ACT,   /* float32 or what the device stores activations in */
   KIND_F32,
   KIND_I32,
+  KIND_U8,
 } Kind;
 
 static const gchar *const kind_names[] = { "any type", "a float type",
-  "an activation type of this device", "float32", "int32" };
+  "an activation type of this device", "float32", "int32", "uint8" };
 
 #define ANY G_GINT64_CONSTANT (-1)
 
@@ -35,6 +36,8 @@ kind_accepts (Kind kind, const H3Device *device, H3DType dtype)
       return dtype == H3_DTYPE_F32;
     case KIND_I32:
       return dtype == H3_DTYPE_I32;
+    case KIND_U8:
+      return dtype == H3_DTYPE_U8;
   }
   return FALSE;
 }
@@ -288,6 +291,58 @@ h3_scatter_rows (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
 }
 
 void
+h3_add_rows (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
+    const H3Tensor *rows)
+{
+  static const gchar op[] = "add_rows";
+
+  if (stream->error || !MATRIX ("x", x, KIND_ACT, ANY, ANY) ||
+      !MATRIX ("y", y, KIND_ACT, ANY, h3_tensor_cols (x)) ||
+      !VECTOR ("rows", rows, KIND_I32, h3_tensor_rows (x)) ||
+      !apart (stream, op, "x", y, x))
+    return;
+  stream->device->ops->add_rows (stream, y, x, rows);
+}
+
+void
+h3_mix_rows (H3Stream *stream, const H3MixRowsArgs *args)
+{
+  static const gchar op[] = "mix_rows";
+
+  if (stream->error || !MATRIX ("y", args->y, KIND_ACT, ANY, ANY) ||
+      !WEIGHT (args->weight, ANY, h3_tensor_cols (args->y)) ||
+      !MATRIX ("ids", args->ids, KIND_I32, h3_tensor_rows (args->y), ANY) ||
+      !MATRIX ("mix", args->mix, KIND_F32, h3_tensor_rows (args->y),
+          h3_tensor_cols (args->ids)))
+    return;
+  stream->device->ops->mix_rows (stream, args);
+}
+
+void
+h3_picture_patches (H3Stream *stream, const H3PicturePatchesArgs *args)
+{
+  static const gchar op[] = "picture_patches";
+  const gint64 *shape;
+  gint64 p = args->patch;
+
+  if (stream->error ||
+      !SHAPED ("pixels", args->pixels, KIND_U8, ANY, ANY, ANY, 3))
+    return;
+  shape = args->pixels->shape;
+  if (p < 1 || p > 256 || shape[1] % (2 * p) != 0 || shape[2] % (2 * p) != 0) {
+    refuse (stream, op,
+        "frames of %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT
+        " cannot be cut into groups of 2 x 2 patches of %" G_GINT64_FORMAT,
+        shape[2], shape[1], p);
+    return;
+  }
+  if (!MATRIX ("y", args->y, KIND_ACT,
+          (shape[0] + 1) / 2 * (shape[1] / p) * (shape[2] / p), 6 * p * p))
+    return;
+  stream->device->ops->picture_patches (stream, args);
+}
+
+void
 h3_rms_norm (H3Stream *stream, const H3RmsNormArgs *args)
 {
   static const gchar op[] = "rms_norm";
@@ -349,6 +404,10 @@ h3_qk_norm_rope (H3Stream *stream, const H3QkNormRopeArgs *args)
     return;
   if (!args->q_norm != !args->k_norm || !args->cos != !args->sin) {
     refuse (stream, op, "one of a pair (q_norm, k_norm; cos, sin) is missing");
+    return;
+  }
+  if (args->no_norm && args->q_norm) {
+    refuse (stream, op, "no_norm and q_norm exclude each other");
     return;
   }
   if (args->q_norm && (!VECTOR ("q_norm", args->q_norm, KIND_F32, d) ||

@@ -86,10 +86,12 @@ typedef struct {
  * @q_norm, @k_norm: [head_dim] or both NULL: the norm without gain
  * @cos, @sin: [P, rot] float32 or both NULL (no rotation); row s takes table
  *   row s mod P, so one table serves a batch of equal sequences. 2 rot <= head_dim
+ * @no_norm: rotate only; q_norm and k_norm NULL
  */
 typedef struct {
   H3Tensor *qkv;
   guint heads, kv_heads, head_dim;
+  gboolean no_norm;
   const H3Tensor *q_norm, *k_norm;
   gfloat eps;
   const H3Tensor *cos, *sin;
@@ -281,6 +283,33 @@ typedef struct {
   const H3Tensor *up_filter, *down_filter;
 } H3SnakeBetaArgs;
 
+/**
+ * H3MixRowsArgs: y[n] += sum_k mix[n, k] * weight[ids[n, k]], the sum in the
+ * order of k, then added
+ * @y: [N, H]; @weight: [R, H]
+ * @ids: int32 [N, K]; @mix: float32 [N, K]
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Weight *weight;
+  const H3Tensor *ids, *mix;
+} H3MixRowsArgs;
+
+/**
+ * H3PicturePatchesArgs: frames as the vision tower reads them
+ * (text-encoder.md 4.3): with f = 2 b + s, or the last frame where that is past
+ * the end, patches (Y, X) in groups of 2 x 2,
+ *   y[b, Y / 2, X / 2, Y mod 2, X mod 2][c, s, i, j] =
+ *     (pixels[f, Y patch + i, X patch + j, c] - 127.5) / 127.5
+ * @y: [ceil (F / 2) * (H / patch) * (W / patch), 3 * 2 * patch * patch]
+ * @pixels: uint8 [F, H, W, 3], H and W multiples of 2 patch
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *pixels;
+  gint patch;
+} H3PicturePatchesArgs;
+
 /* The device's table. The wrappers below are what the model calls. */
 typedef struct {
   /* memory; copies are ordered with the stream and may return before they ran,
@@ -307,6 +336,10 @@ typedef struct {
       const H3Tensor *ids);
   void (*scatter_rows) (H3Stream *, H3Tensor *y, const H3Tensor *x,
       const H3Tensor *rows);
+  void (*add_rows) (H3Stream *, H3Tensor *y, const H3Tensor *x,
+      const H3Tensor *rows);
+  void (*mix_rows) (H3Stream *, const H3MixRowsArgs *);
+  void (*picture_patches) (H3Stream *, const H3PicturePatchesArgs *);
   void (*rms_norm) (H3Stream *, const H3RmsNormArgs *);
   void (*layer_norm) (H3Stream *, const H3LayerNormArgs *);
   void (*qk_norm_rope) (H3Stream *, const H3QkNormRopeArgs *);
@@ -409,6 +442,11 @@ void h3_embedding (H3Stream *stream, H3Tensor *y, const H3Weight *weight,
 /* y[rows[i]] = x[i]; rows int32 */
 void h3_scatter_rows (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
     const H3Tensor *rows);
+/* y[rows[i]] += x[i]; rows int32, no two the same */
+void h3_add_rows (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
+    const H3Tensor *rows);
+void h3_mix_rows (H3Stream *stream, const H3MixRowsArgs *args);
+void h3_picture_patches (H3Stream *stream, const H3PicturePatchesArgs *args);
 void h3_rms_norm (H3Stream *stream, const H3RmsNormArgs *args);
 void h3_layer_norm (H3Stream *stream, const H3LayerNormArgs *args);
 void h3_qk_norm_rope (H3Stream *stream, const H3QkNormRopeArgs *args);

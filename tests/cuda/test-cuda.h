@@ -8,3 +8,4 @@ void add_rows_tests (void);
 void add_matrix_tests (void);
 void add_media_tests (void);
 void add_device_tests (void);
+void add_vision_tests (void);

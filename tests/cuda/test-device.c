@@ -145,5 +145,6 @@ main (int argc, char **argv)
   add_rows_tests ();
   add_matrix_tests ();
   add_media_tests ();
+  add_vision_tests ();
   return g_test_run ();
 }

@@ -103,7 +103,9 @@ rope_reference (const H3QkNormRopeArgs *a)
       gdouble *y = want + (row * all + h) * d;
       const H3Tensor *w = h < a->heads ? a->q_norm : a->k_norm;
       gdouble rms =
-          sqrt (mean_square (a->qkv, (row * all + h) * d, d, 0) + a->eps);
+          a->no_norm
+              ? 1
+              : sqrt (mean_square (a->qkv, (row * all + h) * d, d, 0) + a->eps);
 
       for (gint64 i = 0; i < d; i++) {
         y[i] = ops_at (a->qkv, (row * all + h) * d + i);
@@ -138,12 +140,13 @@ test_rope (Ops *ops)
       .eps = 1e-6 };
     gdouble *want;
 
-    for (gint mode = 0; mode < 4; mode++) {
+    for (gint mode = 0; mode < 5; mode++) {
+      args.no_norm = mode == 4;
       args.qkv = F32 (s, (shape[i][1] + 2 * shape[i][2]) * d);
       args.q_norm = mode & 1 ? F32 (d) : NULL;
       args.k_norm = mode & 1 ? F32 (d) : NULL;
-      args.cos = mode & 2 ? F32 (s > 6 ? s / 3 : s, rot) : NULL;
-      args.sin = mode & 2 ? F32 (s > 6 ? s / 3 : s, rot) : NULL;
+      args.cos = mode & 6 ? F32 (s > 6 ? s / 3 : s, rot) : NULL;
+      args.sin = mode & 6 ? F32 (s > 6 ? s / 3 : s, rot) : NULL;
       want = rope_reference (&args);
       h3_qk_norm_rope (ops->stream, &args);
       ops_check (ops, args.qkv, want, 3e-6);
@@ -423,6 +426,10 @@ test_norm_shapes (Ops *ops)
   rope.cos = rope.sin;
   h3_qk_norm_rope (ops->stream, &rope);
   ops_fails (ops, H3_ERROR_WRONG_TYPE, "at most 1 columns");
+  rope.q_norm = rope.k_norm = F32 (rope.head_dim);
+  rope.no_norm = TRUE;
+  h3_qk_norm_rope (ops->stream, &rope);
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "no_norm and q_norm");
 }
 
 static void
