@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/checkpoint/loader.h"
+#include "model/checkpoint/reader.h"
 #include "model/checkpoint/stored-values.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -25,13 +25,13 @@ struct _H3Loader {
 
   /* the real run */
   H3Device *device; /* owned; NULL: dry run */
-  H3Stream *stream; /* owned */
+  H3Stream *stream; /* owned: of computed weights */
+  H3Reader *reader; /* owned: of stored ones */
   const H3Stop *stop;
   H3LoadProgress progress;
   gpointer progress_data;
-  GPtrArray *tensors; /* H3Tensor, owned: what it gave away */
-  gpointer staging;   /* one tensor's stored bytes; only grows */
-  gsize staging_size;
+  GPtrArray *tensors;     /* H3Tensor, owned: what it gave away */
+  guint64 read, computed; /* bytes that arrived */
 };
 
 H3Loader *
@@ -54,10 +54,10 @@ h3_loader_free (H3Loader *loader)
 {
   if (!loader)
     return;
+  g_clear_pointer (&loader->reader, h3_reader_free);
   g_clear_pointer (&loader->tensors, g_ptr_array_unref);
   g_clear_pointer (&loader->stream, h3_stream_free);
   g_clear_pointer (&loader->device, h3_device_unref);
-  g_free (loader->staging);
   g_clear_error (&loader->failure);
   g_ptr_array_unref (loader->problems);
   g_ptr_array_unref (loader->missing);
@@ -65,6 +65,23 @@ h3_loader_free (H3Loader *loader)
   g_hash_table_unref (loader->used);
   g_free (loader->what);
   g_free (loader);
+}
+
+static void
+report_progress (const H3Loader *loader)
+{
+  if (loader->progress && !loader->failure)
+    loader->progress (loader->read + loader->computed, loader->total,
+        loader->progress_data);
+}
+
+static void
+on_read (guint64 done, gpointer user_data)
+{
+  H3Loader *loader = user_data;
+
+  loader->read = done;
+  report_progress (loader);
 }
 
 gboolean
@@ -77,6 +94,7 @@ h3_loader_begin (H3Loader *loader, H3Device *device, const H3Stop *stop,
   if (!loader->stream)
     return FALSE;
   loader->device = h3_device_ref (device);
+  loader->reader = h3_reader_new (device, stop, on_read, loader);
   loader->tensors =
       g_ptr_array_new_with_free_func ((GDestroyNotify) h3_tensor_unref);
   loader->stop = stop;
@@ -302,61 +320,50 @@ may_go_on (H3Loader *loader)
   return TRUE;
 }
 
-static gpointer
-get_staging (H3Loader *loader, gsize bytes)
+/* Elements [first, first + n) of a tensor go to @offset of @dest, which is a
+ * tensor, or memory of the host. */
+typedef gboolean (*Take) (H3Loader *loader, const H3StoredTensor *tensor,
+    gint64 first, gint64 n, gpointer dest, gint64 offset);
+
+/* Until all that was taken is on the device. */
+static gboolean
+wait_for_reader (H3Loader *loader)
 {
-  if (bytes > loader->staging_size) {
-    g_clear_pointer (&loader->staging, g_free);
-    loader->staging_size = 0;
-    loader->staging = g_try_malloc (bytes);
-    if (!loader->staging) {
-      fail (loader,
-          g_error_new (H3_ERROR, H3_ERROR_NO_SPACE,
-              "%s: no memory for %" G_GSIZE_FORMAT " bytes to read a tensor "
-              "into",
-              loader->what, bytes));
-      return NULL;
-    }
-    loader->staging_size = bytes;
-  }
-  return loader->staging;
+  GError *error = NULL;
+
+  if (h3_reader_wait (loader->reader, &error))
+    return TRUE;
+  fail (loader, error);
+  return FALSE;
 }
 
-/* Elements [first, first + n) of a tensor to @dest, all of them finite. */
 static gboolean
-read_finite (H3Loader *loader, const H3StoredTensor *tensor, gint64 first,
-    gint64 n, gpointer dest)
+take_to_tensor (H3Loader *loader, const H3StoredTensor *tensor, gint64 first,
+    gint64 n, gpointer dest, gint64 offset)
+{
+  return h3_reader_add (loader->reader, tensor, first, n, dest, offset) ||
+         wait_for_reader (loader);
+}
+
+static gboolean
+take_to_host (H3Loader *loader, const H3StoredTensor *tensor, gint64 first,
+    gint64 n, gpointer dest, gint64 offset)
 {
   gsize size = h3_stored_type_size (tensor->type);
   GError *error = NULL;
-  gsize index;
 
-  if (!h3_stored_tensor_read (tensor, first * size, n * size, dest, &error)) {
-    fail (loader, error);
-    return FALSE;
-  }
-  if (!h3_stored_values_finite (tensor->type, dest, n, &index)) {
-    gfloat value;
-    h3_stored_values_widen (tensor->type, (const guint8 *) dest + index * size,
-        1, &value);
-    fail (loader,
-        g_error_new (H3_ERROR, H3_ERROR_NUMERIC,
-            "%s: tensor %s: element %" G_GINT64_FORMAT " is %s; weights must "
-            "be finite",
-            tensor->path, tensor->name, first + (gint64) index,
-            isnan (value) ? "NaN" : "Inf"));
-    return FALSE;
-  }
-  return TRUE;
+  if (h3_reader_read (tensor, first, n, (guint8 *) dest + offset * size,
+          &error))
+    return TRUE;
+  fail (loader, error);
+  return FALSE;
 }
 
 /* Rows [first, first + n) of the parts, one after the other as stored. */
 static gboolean
-read_rows (H3Loader *loader, const Parts *p, gint64 first, gint64 n,
-    guint8 *dest)
+take_rows (H3Loader *loader, const Parts *p, gint64 first, gint64 n, Take take,
+    gpointer dest, gint64 offset)
 {
-  gsize row_bytes = p->cols * h3_stored_type_size (p->type);
-
   for (guint i = 0; i < p->n && n > 0; i++) {
     gint64 here = MIN (n, p->n_rows[i] - first);
 
@@ -364,57 +371,48 @@ read_rows (H3Loader *loader, const Parts *p, gint64 first, gint64 n,
       first -= p->n_rows[i];
       continue;
     }
-    if (!read_finite (loader, p->tensor[i], first * p->cols, here * p->cols,
-            dest))
+    if (!take (loader, p->tensor[i], first * p->cols, here * p->cols, dest,
+            offset))
       return FALSE;
-    dest += here * row_bytes;
+    offset += here * p->cols;
     n -= here;
     first = 0;
   }
   return TRUE;
 }
 
-/* [q; k; v] from [q_0; k_0; v_0; q_1; ...]: one read per head and part. */
+/* [q; k; v] from [q_0; k_0; v_0; q_1; ...]: one piece per head and part. */
 static gboolean
-read_grouped (H3Loader *loader, const Parts *p, guint8 *dest)
+take_grouped (H3Loader *loader, const Parts *p, Take take, gpointer dest)
 {
-  gsize block = p->head_dim * p->cols * h3_stored_type_size (p->type);
+  gint64 offset = 0;
 
   for (guint part = 0; part < 3; part++) {
     for (guint head = 0; head < p->heads; head++) {
       gint64 first = ((gint64) head * 3 + part) * p->head_dim;
-      if (!read_rows (loader, p, first, p->head_dim, dest))
+      if (!take_rows (loader, p, first, p->head_dim, take, dest, offset))
         return FALSE;
-      dest += block;
+      offset += p->head_dim * p->cols;
     }
   }
   return TRUE;
 }
 
-/* The rows in their order in memory, in the stored type. */
+/* The rows in their order on the device. */
 static gboolean
-read_ordered (H3Loader *loader, const Parts *p, guint8 *dest)
+take_ordered (H3Loader *loader, const Parts *p, Take take, gpointer dest)
 {
   gint64 half = p->rows / 2;
-  gsize half_bytes = half * p->cols * h3_stored_type_size (p->type);
 
   switch (p->order) {
     case H3_ROWS_GROUPED_QKV:
-      return read_grouped (loader, p, dest);
+      return take_grouped (loader, p, take, dest);
     case H3_ROWS_SWAP_HALVES:
-      return read_rows (loader, p, half, half, dest) &&
-             read_rows (loader, p, 0, half, dest + half_bytes);
+      return take_rows (loader, p, half, half, take, dest, 0) &&
+             take_rows (loader, p, 0, half, take, dest, half * p->cols);
     default:
-      return read_rows (loader, p, p->first, p->rows, dest);
+      return take_rows (loader, p, p->first, p->rows, take, dest, 0);
   }
-}
-
-static void
-count (H3Loader *loader, guint64 bytes)
-{
-  loader->bytes += bytes;
-  if (loader->progress && !loader->failure)
-    loader->progress (loader->bytes, loader->total, loader->progress_data);
 }
 
 static H3Tensor *
@@ -469,70 +467,20 @@ matrix_dtype (const H3Loader *loader, H3StoredType type)
                                           : loader->round_to;
 }
 
-/* What was finite has to be finite in the narrower type, too. */
-static gboolean
-check_rounded (H3Loader *loader, const H3Tensor *tensor, const Parts *p)
-{
-  g_autoptr (H3Tensor) count = NULL;
-  const gint64 one = 1;
-  gint32 bad = 0;
-  GError *error = NULL;
-
-  count = new_tensor (loader, H3_DTYPE_I32, 1, &one);
-  if (!count)
-    return FALSE;
-  h3_count_nonfinite (loader->stream, count, tensor);
-  h3_download (loader->stream, &bad, count);
-  if (h3_stream_synchronize (loader->stream, &error) && bad > 0)
-    error = g_error_new (H3_ERROR, H3_ERROR_NUMERIC,
-        "%s: tensor %s: %d of its numbers are beyond what %s, in which %s "
-        "computes here, can hold",
-        p->tensor[0]->path, p->tensor[0]->name, bad,
-        h3_dtype_name (tensor->dtype), loader->device->name);
-  if (error)
-    fail (loader, error);
-  return !error;
-}
-
+/* A new tensor that the numbers are on their way to. */
 static H3Tensor *
-round_matrix (H3Loader *loader, const H3Tensor *stored, const Parts *p)
+load_tensor (H3Loader *loader, const Parts *p, H3DType dtype, guint rank,
+    const gint64 *shape)
 {
-  g_autoptr (H3Tensor) rounded =
-      new_tensor (loader, loader->round_to, stored->rank, stored->shape);
-
-  if (!rounded)
-    return NULL;
-  h3_copy (loader->stream, rounded, stored);
-  return check_rounded (loader, rounded, p) ? g_steal_pointer (&rounded) : NULL;
-}
-
-/* Straight into the tensor where the host can. */
-static gboolean
-read_matrix (H3Loader *loader, const Parts *p, H3Tensor *tensor)
-{
-  gpointer to = loader->device->host_memory
-                    ? tensor->data
-                    : get_staging (loader, tensor->bytes);
-
-  return to && read_ordered (loader, p, to) &&
-         (to == tensor->data || upload (loader, tensor, to));
-}
-
-static H3Weight *
-load_matrix (H3Loader *loader, const Parts *p)
-{
-  const gint64 shape[] = { p->rows, p->cols };
   g_autoptr (H3Tensor) tensor = NULL;
 
-  tensor = new_tensor (loader, plain_dtype (p->type), 2, shape);
-  if (!tensor || !read_matrix (loader, p, tensor))
+  if (!may_go_on (loader))
     return NULL;
-  if (tensor->dtype != matrix_dtype (loader, p->type)) {
-    H3Tensor *rounded = round_matrix (loader, tensor, p);
-
-    return rounded ? h3_weight_new_plain (rounded) : NULL;
-  }
-  return h3_weight_new_plain (g_steal_pointer (&tensor));
+  tensor = new_tensor (loader, dtype, rank, shape);
+  if (!tensor || !take_ordered (loader, p, take_to_tensor, tensor))
+    return NULL;
+  remember (loader, tensor);
+  return g_steal_pointer (&tensor);
 }
 
 H3Weight *
@@ -544,19 +492,18 @@ h3_loader_weight (H3Loader *loader, const gchar *const *names, guint n_names,
     .order = order,
     .heads = heads,
     .head_dim = head_dim };
-  H3Weight *weight = NULL;
+  const gint64 shape[] = { rows, cols };
+  H3DType dtype;
+  H3Tensor *tensor;
 
   if (!find_parts (loader, &p, names, n_names))
     return NULL;
-  if (loader->device) {
-    if (!may_go_on (loader))
-      return NULL;
-    weight = load_matrix (loader, &p);
-    if (weight)
-      remember (loader, weight->tensor);
-  }
-  count (loader, rows * cols * h3_dtype_size (matrix_dtype (loader, p.type)));
-  return weight;
+  dtype = matrix_dtype (loader, p.type);
+  loader->bytes += rows * cols * h3_dtype_size (dtype);
+  if (!loader->device)
+    return NULL;
+  tensor = load_tensor (loader, &p, dtype, 2, shape);
+  return tensor ? h3_weight_new_plain (tensor) : NULL;
 }
 
 H3Weight *
@@ -566,12 +513,12 @@ h3_loader_matrix (H3Loader *loader, const gchar *name, gint64 rows, gint64 cols)
       0);
 }
 
-/* A matrix of the type @p is stored in: @piece's memory when it fits. */
+/* A matrix for the rows of @p: @piece's memory when it fits. */
 static gboolean
 fit_piece (H3Loader *loader, const Parts *p, H3Weight **piece)
 {
   const gint64 shape[] = { p->rows, p->cols };
-  H3DType dtype = plain_dtype (p->type);
+  H3DType dtype = matrix_dtype (loader, p->type);
   const H3Tensor *have = *piece ? (*piece)->tensor : NULL;
   H3Tensor *tensor;
 
@@ -600,7 +547,8 @@ h3_loader_piece (H3Loader *loader, const gchar *name, gint64 rows, gint64 cols,
   p.first = first;
   p.rows = n;
   return may_go_on (loader) && fit_piece (loader, &p, piece) &&
-         read_matrix (loader, &p, (*piece)->tensor);
+         take_ordered (loader, &p, take_to_tensor, (*piece)->tensor) &&
+         wait_for_reader (loader);
 }
 
 /* Stored numbers, in order, as float32 on the host. */
@@ -608,18 +556,22 @@ static gfloat *
 load_floats (H3Loader *loader, const Parts *p)
 {
   gsize n = p->rows * p->cols;
-  gpointer staging = get_staging (loader, n * h3_stored_type_size (p->type));
-  gfloat *values = staging ? g_try_new (gfloat, MAX (n, 1)) : NULL;
+  gsize unused = sizeof (gfloat) - h3_stored_type_size (p->type);
+  gfloat *values = g_try_new (gfloat, MAX (n, 1));
+  guint8 *stored;
 
-  if (staging && !values)
+  if (!values) {
     fail (loader,
         g_error_new (H3_ERROR, H3_ERROR_NO_SPACE,
             "%s: no memory for %" G_GSIZE_FORMAT " floats", loader->what, n));
-  if (!values || !read_ordered (loader, p, staging)) {
+    return NULL;
+  }
+  stored = (guint8 *) values + n * unused;
+  if (!take_ordered (loader, p, take_to_host, stored)) {
     g_free (values);
     return NULL;
   }
-  h3_stored_values_widen (p->type, staging, n, values);
+  h3_stored_values_convert (p->type, stored, n, H3_STORED_F32, values);
   return values;
 }
 
@@ -632,17 +584,11 @@ h3_loader_vector (H3Loader *loader, const gchar *const *names, guint n_names,
     .order = order,
     .heads = heads,
     .head_dim = head_dim };
-  g_autofree gfloat *values = NULL;
 
   if (!find_parts (loader, &p, names, n_names))
     return NULL;
-  if (!loader->device) {
-    count (loader, n * sizeof (gfloat));
-    return NULL;
-  }
-  if (may_go_on (loader))
-    values = load_floats (loader, &p);
-  return values ? h3_loader_computed_vector (loader, values, n) : NULL;
+  loader->bytes += n * sizeof (gfloat);
+  return loader->device ? load_tensor (loader, &p, H3_DTYPE_F32, 1, &n) : NULL;
 }
 
 H3Tensor *
@@ -718,8 +664,10 @@ upload_floats (H3Loader *loader, const gfloat *host, guint rank,
     if (!tensor || !upload (loader, tensor, host))
       return NULL;
     remember (loader, tensor);
+    loader->computed += bytes;
+    report_progress (loader);
   }
-  count (loader, bytes);
+  loader->bytes += bytes;
   return g_steal_pointer (&tensor);
 }
 
@@ -825,8 +773,9 @@ h3_loader_finish (H3Loader *loader, GError **error)
 {
   GError *found = NULL;
 
-  g_clear_pointer (&loader->staging, g_free);
-  loader->staging_size = 0;
+  if (loader->reader && !has_failed (loader))
+    wait_for_reader (loader);
+  g_clear_pointer (&loader->reader, h3_reader_free);
   if (loader->failure) {
     g_propagate_error (error, g_steal_pointer (&loader->failure));
     return FALSE;

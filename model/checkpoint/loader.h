@@ -4,7 +4,8 @@
  * A component describes what it reads by calling h3_loader_weight() and
  * friends. It does so twice, through the same function: first in a dry run,
  * which checks every name, shape and type, counts the bytes and allocates
- * nothing; then for real. Errors are collected, so that one message says how
+ * nothing; then for real. What it gets then is filled while it goes on asking
+ * (reader.h), and complete once h3_loader_finish() has said so. Errors are collected, so that one message says how
  * many tensors are missing or wrong and names the first few. */
 #pragma once
 
@@ -22,7 +23,7 @@ typedef enum {
   H3_ROWS_SWAP_HALVES, /* stored [value; gate] */
 } H3RowOrder;
 
-/* bytes done of bytes in all; from the loading thread. */
+/* bytes that arrived of bytes in all; from the loading thread. */
 typedef void (*H3LoadProgress) (guint64 done, guint64 total, gpointer data);
 
 /* @what: for messages, "MiniMax H3 transformer". @set must outlive the loader. */
@@ -30,8 +31,8 @@ H3Loader *h3_loader_new (H3TensorSet *set, const gchar *what);
 void h3_loader_free (H3Loader *loader);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Loader, h3_loader_free)
 
-/* Starts the real run: uploads to @device, stops when @stop asks. Without this
- * call the loader is in its dry run. */
+/* Starts the real run: uploads to @device, stops when @stop asks, which is asked
+ * from the loading thread. Without this call the loader is in its dry run. */
 gboolean h3_loader_begin (H3Loader *loader, H3Device *device,
     const H3Stop *stop, H3LoadProgress progress, gpointer user_data,
     GError **error);
@@ -56,7 +57,7 @@ guint64 h3_loader_bytes (const H3Loader *loader);
 H3Weight *h3_loader_weight (H3Loader *loader, const gchar *const *names,
     guint n_names, gint64 rows, gint64 cols, H3RowOrder order, guint heads,
     guint head_dim);
-/* Matrices asked for from here on are rounded to @dtype once they are on the
+/* Matrices asked for from here on are rounded to @dtype on their way to the
  * device; H3_DTYPE_F32, as in the beginning: they keep the type they are stored
  * in. Only a number that @dtype cannot hold is an error. */
 void h3_loader_round_matrices (H3Loader *loader, H3DType dtype);
@@ -101,7 +102,7 @@ void h3_loader_ignore (H3Loader *loader, const gchar *pattern);
 void h3_loader_problem (H3Loader *loader, const gchar *format, ...)
     G_GNUC_PRINTF (2, 3);
 
-/* Ends a run. FALSE when anything was missing, mis-shaped, of an unsupported
+/* Ends a run, when all has arrived or failed. FALSE when anything was missing, mis-shaped, of an unsupported
  * type or unexpected (H3_ERROR_WRONG_TYPE, all in one message), or when a file
  * could not be read, a value was not finite, memory was short or @stop asked to
  * end: the first of these, by its own code. */

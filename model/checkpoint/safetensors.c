@@ -135,6 +135,20 @@ h3_stored_tensor_read (const H3StoredTensor *tensor, guint64 first, gsize n,
   return TRUE;
 }
 
+/* The kernel takes no more than a device's largest transfer of one wish. */
+#define ADVICE_BYTES ((gsize) 512 << 10)
+
+void
+h3_stored_tensor_will_read (const H3StoredTensor *tensor, guint64 first,
+    gsize n)
+{
+  if (tensor->file->fd < 0)
+    return;
+  for (gsize i = 0; i < n; i += ADVICE_BYTES)
+    posix_fadvise (tensor->file->fd, tensor->offset + first + i,
+        MIN (ADVICE_BYTES, n - i), POSIX_FADV_WILLNEED);
+}
+
 /* What a file that is no safetensors file is, in a sentence. */
 static void
 set_error_not_safetensors (const H3SafeTensors *file, const guint8 *magic,

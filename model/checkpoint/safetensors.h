@@ -77,6 +77,9 @@ guint64 h3_safetensors_trailing (const H3SafeTensors *file);
  */
 gboolean h3_stored_tensor_read (const H3StoredTensor *tensor, guint64 first,
     gsize n, gpointer dest, GError **error);
+/* Has the kernel fetch these bytes, which will be read soon. Thread-safe. */
+void h3_stored_tensor_will_read (const H3StoredTensor *tensor, guint64 first,
+    gsize n);
 /* "[48, 16]", for messages. Free with g_free(). */
 gchar *h3_stored_tensor_shape_string (const H3StoredTensor *tensor);
 

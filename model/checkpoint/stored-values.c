@@ -34,21 +34,26 @@ is_finite (H3StoredType type, const guint8 *bytes, gsize i)
   return (load16 (bytes, i) & BF16_EXPONENT) != BF16_EXPONENT;
 }
 
-/* Whether there is any at all, in loops that vectorise. */
+/* Whether there is any at all, as fast as memory is: an exponent of all ones
+ * carries into the sign, which was masked out. */
 static gboolean
 any_special (H3StoredType type, const guint8 *bytes, gsize n)
 {
-  guint32 any = 0;
-
   if (type == H3_STORED_F32) {
+    guint32 any = 0;
+
     for (gsize i = 0; i < n; i++)
-      any |= (load32 (bytes, i) & F32_EXPONENT) == F32_EXPONENT;
-  } else {
-    guint16 exponent = type == H3_STORED_F16 ? F16_EXPONENT : BF16_EXPONENT;
-    for (gsize i = 0; i < n; i++)
-      any |= (load16 (bytes, i) & exponent) == exponent;
+      any |= (load32 (bytes, i) & F32_EXPONENT) + 0x00800000u;
+    return any >> 31;
   }
-  return any != 0;
+
+  const guint16 exponent = type == H3_STORED_F16 ? F16_EXPONENT : BF16_EXPONENT;
+  const guint16 lowest = exponent & -exponent;
+  guint16 any = 0;
+
+  for (gsize i = 0; i < n; i++)
+    any |= (guint16) ((load16 (bytes, i) & exponent) + lowest);
+  return any >> 15;
 }
 
 gboolean
@@ -96,5 +101,73 @@ h3_stored_values_widen (H3StoredType type, gconstpointer bytes, gsize n,
     else
       bits = (guint32) load16 (bytes, i) << 16;
     memcpy (&dst[i], &bits, 4);
+  }
+}
+
+/* The bits of the nearest bfloat16; Inf for what is larger than the largest. */
+static inline guint16
+narrow_to_brain (guint32 bits)
+{
+  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+/* The bits of the nearest half. Without branches, so that loops vectorise. */
+static inline guint16
+narrow_to_half (guint32 bits)
+{
+  /* adding 0.5 leaves a multiple of 2^-24 in the mantissa, rounded */
+  const guint32 half = 126u << 23;
+  guint32 sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+  guint32 normal, small;
+  gfloat value;
+
+  normal = (size + 0xfff + (size >> 13 & 1) - (112u << 23)) >> 13;
+  normal = size >= (143u << 23) ? F16_EXPONENT : normal; /* 2^16 and more */
+  memcpy (&value, &size, 4);
+  value += 0.5f;
+  memcpy (&small, &value, 4);
+  return sign | (size < (113u << 23) ? small - half : normal);
+}
+
+/* What fits in the stack and in the nearest cache. */
+#define BLOCK 1024
+
+static void
+narrow (H3StoredType to, const gfloat *values, gsize n, guint16 *dst)
+{
+  for (gsize i = 0; i < n; i++) {
+    guint32 bits;
+
+    memcpy (&bits, &values[i], 4);
+    dst[i] = GUINT16_TO_LE (
+        to == H3_STORED_F16 ? narrow_to_half (bits) : narrow_to_brain (bits));
+  }
+}
+
+void
+h3_stored_values_convert (H3StoredType type, gconstpointer bytes, gsize n,
+    H3StoredType to, gpointer dst)
+{
+  gsize from_size = h3_stored_type_size (type);
+  gsize to_size = h3_stored_type_size (to);
+  const guint8 *from = bytes;
+  guint8 *at = dst;
+  gfloat values[BLOCK];
+  guint16 narrowed[BLOCK];
+
+  if (type == to) {
+    memmove (dst, bytes, n * to_size);
+    return;
+  }
+  for (gsize i = 0; i < n; i += BLOCK) {
+    gsize here = MIN (n - i, BLOCK);
+
+    h3_stored_values_widen (type, from + i * from_size, here, values);
+    if (to == H3_STORED_F32) {
+      memcpy (at + i * to_size, values, here * to_size);
+    } else {
+      narrow (to, values, here, narrowed);
+      memcpy (at + i * to_size, narrowed, here * to_size);
+    }
   }
 }

@@ -11,8 +11,18 @@ G_BEGIN_DECLS
 /* FALSE, with the first one's place in @index, when a value is NaN or Inf. */
 gboolean h3_stored_values_finite (H3StoredType type, gconstpointer bytes,
     gsize n, gsize *index);
-/* dst[i] = the value, exact in float32. @dst may be @bytes for F32. */
+/* dst[i] = the value, exact in float32. */
 void h3_stored_values_widen (H3StoredType type, gconstpointer bytes, gsize n,
     gfloat *dst);
+/**
+ * h3_stored_values_convert:
+ * @to: F32, F16 or BF16
+ * @dst: any alignment. It may overlap @bytes where it begins before them and
+ *   does not end behind them, or begins with them and has no wider type
+ *
+ * Rounds to nearest, ties to even. What is too large becomes Inf.
+ */
+void h3_stored_values_convert (H3StoredType type, gconstpointer bytes, gsize n,
+    H3StoredType to, gpointer dst);
 
 G_END_DECLS

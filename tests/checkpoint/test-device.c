@@ -15,6 +15,7 @@ device_alloc (H3Device *device, gsize bytes, GError **error)
     return NULL;
   }
   self->in_use += bytes;
+  g_checksum_update (self->uploaded, (const guchar *) &bytes, sizeof bytes);
   return g_malloc (bytes);
 }
 
@@ -22,6 +23,28 @@ static void
 device_dealloc (H3Device *device, gpointer data, gsize bytes)
 {
   ((TestDevice *) device)->in_use -= bytes;
+  g_free (data);
+}
+
+/* From the threads of a reader, too. */
+static gpointer
+device_alloc_host (H3Device *device, gsize bytes, GError **error)
+{
+  TestDevice *self = (TestDevice *) device;
+
+  if (g_atomic_int_get (&self->no_host_memory)) {
+    g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
+        "%" G_GSIZE_FORMAT " bytes of host memory wanted", bytes);
+    return NULL;
+  }
+  g_atomic_int_inc (&self->n_host);
+  return g_malloc (bytes);
+}
+
+static void
+device_free_host (H3Device *device, gpointer data, gsize bytes)
+{
+  g_atomic_int_add (&((TestDevice *) device)->n_host, -1);
   g_free (data);
 }
 
@@ -48,13 +71,15 @@ device_upload (H3Stream *stream, H3Tensor *dst, gconstpointer src)
 {
   TestDevice *self = (TestDevice *) stream->device;
 
+  if (g_atomic_int_get (&self->fail_uploads)) {
+    h3_stream_fail (stream, H3_ERROR_DEVICE, "no upload in this test");
+    return;
+  }
   memcpy (dst->data, src, dst->bytes);
+  g_mutex_lock (&self->lock);
   self->n_uploads++;
-  g_checksum_update (self->uploaded, (const guchar *) &dst->dtype,
-      sizeof dst->dtype);
-  g_checksum_update (self->uploaded, (const guchar *) dst->shape,
-      sizeof dst->shape);
   g_checksum_update (self->uploaded, src, dst->bytes);
+  g_mutex_unlock (&self->lock);
 }
 
 static void
@@ -72,6 +97,8 @@ device_finalize (H3Device *device)
 static const H3DeviceOps test_ops = {
   .alloc = device_alloc,
   .free = device_dealloc,
+  .alloc_host = device_alloc_host,
+  .free_host = device_free_host,
   .stream_new = device_stream_new,
   .stream_free = device_stream_free,
   .stream_synchronize = device_stream_synchronize,
@@ -92,6 +119,7 @@ test_device_new (gboolean host_memory)
   self->device.act_dtype = self->device.vae_dtype = H3_DTYPE_F32;
   self->device.host_memory = host_memory;
   self->uploaded = g_checksum_new (G_CHECKSUM_SHA256);
+  g_mutex_init (&self->lock);
   return self;
 }
 
@@ -99,8 +127,10 @@ void
 test_device_free (TestDevice *self)
 {
   g_assert_cmpuint (self->in_use, ==, 0);
+  g_assert_cmpint (self->n_host, ==, 0);
   g_assert_true (g_atomic_ref_count_compare (&self->device.refcount, 1));
   h3_device_unref (&self->device);
   g_checksum_free (self->uploaded);
+  g_mutex_clear (&self->lock);
   g_free (self);
 }

@@ -7,10 +7,14 @@
 
 typedef struct {
   H3Device device;
-  GChecksum *uploaded; /* type, shape and bytes of every upload, in order */
+  GMutex lock; /* of the next two: readers upload from threads */
+  GChecksum
+      *uploaded; /* size of every tensor, bytes of every upload, in order */
   guint n_uploads;
   gsize in_use;   /* bytes */
   gsize capacity; /* more is H3_ERROR_NO_SPACE; 0: no limit */
+  gint n_host;    /* host allocations alive; atomic, as the next two */
+  gint no_host_memory, fail_uploads;
 } TestDevice;
 
 TestDevice *test_device_new (gboolean host_memory);

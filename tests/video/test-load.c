@@ -163,7 +163,7 @@ test_rounded_overflow (void)
   fill_find (tensors, QKV)->values[5] = 70000;
   dir = fill_write_official (&small_model, tensors, FILL_F32, NULL);
   g_assert_null (load_rounded (dir, &error));
-  h3_test_assert_h3_error (error, H3_ERROR_NUMERIC, QKV, "1 of its numbers",
+  h3_test_assert_h3_error (error, H3_ERROR_NUMERIC, QKV, "element 5 is beyond",
       "float16");
   fill_delete (dir);
 }
