@@ -35,6 +35,7 @@ main (int argc, char **argv)
   add_tensor_set_tests ();
   add_component_tests ();
   add_loader_tests ();
+  add_reader_tests ();
   add_generator_tests ();
   add_layout_tests ();
   add_damaged_tests ();

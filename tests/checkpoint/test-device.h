@@ -11,9 +11,10 @@ typedef struct {
   GChecksum
       *uploaded; /* size of every tensor, bytes of every upload, in order */
   guint n_uploads;
-  gsize in_use;   /* bytes */
-  gsize capacity; /* more is H3_ERROR_NO_SPACE; 0: no limit */
-  gint n_host;    /* host allocations alive; atomic, as the next two */
+  gboolean unhashed; /* which takes time */
+  gsize in_use;      /* bytes */
+  gsize capacity;    /* more is H3_ERROR_NO_SPACE; 0: no limit */
+  gint n_host;       /* host allocations alive; atomic, as the next two */
   gint no_host_memory, fail_uploads;
 } TestDevice;
 
