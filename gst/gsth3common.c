@@ -336,6 +336,7 @@ static gboolean
 open_checkpoint (GstH3Common *common, GError **error)
 {
   const GstH3ModelKind *kind = common->funcs->kind;
+  H3Partition partition = H3_PARTITION_FL2VA;
   GstH3Backend backend;
 
   GST_OBJECT_LOCK (common->element);
@@ -349,8 +350,9 @@ open_checkpoint (GstH3Common *common, GError **error)
   common->device = gst_h3_runtime_get_device (backend, -1, error);
   if (!common->device)
     return FALSE;
-  common->checkpoint =
-      h3_checkpoint_open (common->path, H3_PARTITION_FL2VA, error);
+  if (common->funcs->partition)
+    partition = common->funcs->partition (common->element);
+  common->checkpoint = h3_checkpoint_open (common->path, partition, error);
   if (!common->checkpoint)
     return FALSE;
   if (!kind->plan (common->checkpoint, &common->weight_bytes, error))

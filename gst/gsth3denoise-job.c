@@ -18,6 +18,7 @@ typedef struct {
   GstH3Denoise *self;
   GstH3Job *job;
   GstH3Clip clip;
+  GstH3Conditions conditions;
   H3Transformer *transformer; /* the element's */
   GstStructure *settings; /* what the clip is: signals, messages, metadata */
   GstH3ProgressReport report;
@@ -59,6 +60,24 @@ static const GstH3ModelKind transformer_kind = {
   .unref = transformer_unref,
 };
 
+static H3Partition
+denoise_partition (GstElement *element)
+{
+  GstH3Denoise *self = GST_H3_DENOISE (element);
+  GstH3Partition partition;
+
+  GST_OBJECT_LOCK (self);
+  partition = self->partition;
+  GST_OBJECT_UNLOCK (self);
+  if (partition == GST_H3_PARTITION_AUTO &&
+      gst_h3_denoise_has_references (self))
+    partition = GST_H3_PARTITION_REF2VA;
+  self->opened_partition = partition == GST_H3_PARTITION_REF2VA
+                               ? H3_PARTITION_REF2VA
+                               : H3_PARTITION_FL2VA;
+  return self->opened_partition;
+}
+
 static gboolean
 denoise_opened (GstElement *element, const H3Checkpoint *checkpoint,
     GError **error)
@@ -74,13 +93,15 @@ denoise_opened (GstElement *element, const H3Checkpoint *checkpoint,
   return TRUE;
 }
 
+/* @others: rows of text and conditions */
 static guint64
-job_workspace (GstH3Denoise *self, const GstH3Clip *clip, gint tokens)
+job_workspace (GstH3Denoise *self, const GstH3Clip *clip, gint64 others)
 {
   const H3Geometry *g = &clip->request.geometry;
 
   return h3_transformer_workspace (&self->config, self->common.device,
-      g->video_rows + g->audio_rows + tokens, clip->schedule->steps);
+      (gint) MIN (g->video_rows + g->audio_rows + others, G_MAXINT),
+      clip->schedule->steps);
 }
 
 /* At the present settings; impossible ones are reported when a job starts. */
@@ -116,6 +137,7 @@ denoise_add_stats (GstElement *element, GstStructure *stats)
 
 const GstH3CommonFuncs gst_h3_denoise_common_funcs = {
   .kind = &transformer_kind,
+  .partition = denoise_partition,
   .opened = denoise_opened,
   .workspace = denoise_workspace,
   .add_stats = denoise_add_stats,
@@ -305,6 +327,24 @@ negotiate (Run *run, GError **error)
   return good;
 }
 
+/* int32 [tokens]: what is seen is tagged as video (packing.md 4.1). NULL when
+ * all is text. */
+static gint32 *
+text_tags (const GstH3EmbedsInfo *info)
+{
+  gint32 *tags;
+
+  if (info->n_vision == 0)
+    return NULL;
+  tags = g_new (gint32, info->tokens);
+  for (gint i = 0; i < info->tokens; i++)
+    tags[i] = H3_TAG_TEXT;
+  for (guint k = 0; k < info->n_vision; k++)
+    for (gint i = 0; i < info->vision[k].n; i++)
+      tags[info->vision[k].first + i] = H3_TAG_VIDEO;
+  return tags;
+}
+
 static gboolean
 compute (Run *run, const H3Stop *stop, H3Tensor **video, H3Tensor **audio,
     GError **error)
@@ -312,6 +352,7 @@ compute (Run *run, const H3Stop *stop, H3Tensor **video, H3Tensor **audio,
   GstH3Denoise *self = run->self;
   const GstH3EmbedsInfo *info = &run->job->info;
   const gint64 shape[] = { info->tokens, info->hidden };
+  g_autofree gint32 *tags = text_tags (info);
   H3Tensor *embeds;
   gboolean good;
 
@@ -319,11 +360,15 @@ compute (Run *run, const H3Stop *stop, H3Tensor **video, H3Tensor **audio,
       gst_h3_type_to_dtype (info->type), 2, shape, "prompt embeddings", error);
   if (!embeds)
     return FALSE;
-  good = gst_h3_runtime_take_turn (self->common.device, stop, error);
+  good = gst_h3_conditions_to_device (&run->conditions, self->common.device,
+             &self->config, error) &&
+         gst_h3_runtime_take_turn (self->common.device, stop, error);
   if (good) {
+    run->clip.request.conditions = run->conditions.list;
+    run->clip.request.n_conditions = run->conditions.n;
     h3_stream_set_stop (self->stream, stop);
     good = h3_denoise (run->transformer, self->stream, &run->clip.request,
-        embeds, NULL, step_done, tables_progress, run, stop, NULL, video, audio,
+        embeds, tags, step_done, tables_progress, run, stop, NULL, video, audio,
         error);
     h3_stream_set_stop (self->stream, NULL);
     gst_h3_runtime_end_turn (self->common.device);
@@ -336,7 +381,8 @@ static gboolean
 prepare (Run *run, const H3Stop *stop, GError **error)
 {
   GstH3Denoise *self = run->self;
-  guint64 workspace = job_workspace (self, &run->clip, run->job->info.tokens);
+  guint64 workspace = job_workspace (self, &run->clip,
+      run->job->info.tokens + gst_h3_conditions_rows (&run->conditions));
 
   GST_OBJECT_LOCK (self);
   self->workspace_bytes = workspace;
@@ -399,6 +445,28 @@ begin_report (Run *run)
   g_free (text);
 }
 
+/* The keyframes or references, once they are there, must be the prompt's and the
+ * transformer's. */
+static gboolean
+check_conditions (Run *run, GError **error)
+{
+  GstH3Denoise *self = run->self;
+  gboolean references = h3_conditions_task (run->conditions.list,
+                            run->conditions.n) == H3_TASK_REF2VA;
+
+  if (!gst_h3_conditions_match (&run->conditions, &run->job->info, error))
+    return FALSE;
+  if (references == (self->opened_partition == H3_PARTITION_REF2VA))
+    return TRUE;
+  g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
+      "A prompt %s references came, and the transformer of partition %s is "
+      "open: set partition=%s, or request the pads ref_%%u before the element "
+      "goes to READY",
+      references ? "with" : "without", references ? "fl2va" : "ref2va",
+      references ? "ref2va" : "fl2va");
+  return FALSE;
+}
+
 /* The settings as they are now become the clip. */
 static gboolean
 start (Run *run, GError **error)
@@ -408,10 +476,12 @@ start (Run *run, GError **error)
   gboolean good;
 
   gst_h3_denoise_get_sampling (self, &sampling);
+  gst_h3_denoise_follow_keyframe (self, &sampling);
   good =
       gst_h3_sampling_resolve (&sampling, &self->defaults, &run->clip, error);
   gst_h3_sampling_clear (&sampling);
-  if (!good)
+  if (!good || !h3_conditions_check (run->conditions.list, run->conditions.n,
+                   &run->clip.request.geometry, error))
     return FALSE;
   run->settings = describe_settings (run);
   g_mutex_lock (&self->lock);
@@ -441,7 +511,10 @@ make_clip (Run *run, GError **error)
   H3Tensor *video = NULL, *audio = NULL;
   gint64 begin;
 
-  if (!start (run, error) || !prepare (run, &stop, error))
+  if (!gst_h3_denoise_wait_conditions (run->self, run->job, &run->conditions,
+          error) ||
+      !check_conditions (run, error) || !start (run, error) ||
+      !prepare (run, &stop, error))
     return FALSE;
   begin_report (run);
   begin = g_get_monotonic_time ();
@@ -518,6 +591,7 @@ run_job (GstH3Denoise *self, GstH3Job *job, guint generation)
     gst_structure_free (run.settings);
   }
   gst_h3_clip_clear (&run.clip);
+  gst_h3_conditions_clear (&run.conditions);
   g_clear_error (&error);
 }
 

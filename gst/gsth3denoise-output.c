@@ -49,13 +49,16 @@ push_item (GstH3Denoise *self, GstH3Output *output, gpointer item)
 static void
 push_stream_start (GstH3Denoise *self, GstH3Output *output)
 {
-  gchar *id;
+  gchar *prompts, *id;
   GstEvent *event;
 
   if (output->started)
     return;
-  id = gst_pad_create_stream_id (output->pad, GST_ELEMENT_CAST (self),
+  /* gst_pad_create_stream_id() is for elements of one sink pad */
+  prompts = gst_pad_get_stream_id (self->sinkpad);
+  id = g_strdup_printf ("%s/%s", prompts ? prompts : GST_OBJECT_NAME (self),
       GST_PAD_NAME (output->pad));
+  g_free (prompts);
   event = gst_event_new_stream_start (id);
   gst_event_set_group_id (event, self->group_id);
   output->started = push_item (self, output, event);
@@ -537,8 +540,9 @@ current_geometry (GstH3Denoise *self, H3Geometry *geometry)
   gboolean good;
 
   gst_h3_denoise_get_sampling (self, &sampling);
-  good = gst_h3_sampling_geometry (&sampling, &self->defaults, geometry,
-      &requested, NULL);
+  good = gst_h3_denoise_follow_keyframe (self, &sampling) &&
+         gst_h3_sampling_geometry (&sampling, &self->defaults, geometry,
+             &requested, NULL);
   gst_h3_sampling_clear (&sampling);
   return good;
 }

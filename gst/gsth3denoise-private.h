@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* h3denoise's insides, in three files:
+/* h3denoise's insides, in four files:
  *   gsth3denoise.c        properties, the sink pad, states
  *   gsth3denoise-job.c    the worker: from a prompt's embeddings to two latents
  *   gsth3denoise-output.c the source pads: a queue and a task each, time,
  * queries
+ *   gsth3denoise-conditions.c  the request pads: keyframes and references
  *
  *   sink chain -> queue -> worker -> output.items -> a task per source pad
  *
@@ -63,10 +64,12 @@ struct _GstH3Denoise {
   gboolean tag_prompt;
   GstH3Timestamps timestamps;
   GstClockTime lead;
+  GstH3Partition partition;
 
   /* from NULL→READY on */
   H3TransformerConfig config;
   GstH3SamplingDefaults defaults;
+  H3Partition opened_partition;
 
   /* of the sink pad's streaming thread */
   GstH3EmbedsInfo info;
@@ -89,6 +92,7 @@ struct _GstH3Denoise {
   gboolean eos_out;    /* EOS was queued on the outputs */
   guint group_id;
   GstH3Output outputs[GST_H3_N_OUTPUTS];
+  GList *conditions; /* of the request pads, in packed order */
 
   /* the timeline, under lock: the next clip begins at origin + frames / 24 s */
   guint64 frames;
@@ -131,6 +135,39 @@ extern const GstH3CommonFuncs gst_h3_denoise_common_funcs;
 
 /* The worker's function; @data is the element. */
 gpointer gst_h3_denoise_work (gpointer data);
+
+/* --- gsth3denoise-conditions.c --- */
+
+/* A job's keyframes or references, and the buffers their tensors are made of.
+ * Zeroed at first; clear it. */
+typedef struct {
+  guint n;
+  H3Condition list[H3_MAX_REFERENCES + 2];
+  GstBuffer *video[H3_MAX_REFERENCES + 2], *audio[H3_MAX_REFERENCES + 2];
+} GstH3Conditions;
+
+void gst_h3_denoise_conditions_class_init (GstElementClass *klass);
+void gst_h3_denoise_conditions_finalize (GstH3Denoise *self);
+/* With lock held: pads have brought nothing yet. */
+void gst_h3_denoise_forget_conditions (GstH3Denoise *self);
+/* Whether there is a pad for a reference. */
+gboolean gst_h3_denoise_has_references (GstH3Denoise *self);
+/* Makes the first keyframe's size the clip's where the settings have none. FALSE
+ * when there will be a keyframe and it is not there yet. */
+gboolean gst_h3_denoise_follow_keyframe (GstH3Denoise *self,
+    GstH3Sampling *sampling);
+/* Waits for every request pad to bring its latent, or for the job's end. A pad
+ * that brings none is H3_ERROR_FORMAT with its name. */
+gboolean gst_h3_denoise_wait_conditions (GstH3Denoise *self, GstH3Job *job,
+    GstH3Conditions *conditions, GError **error);
+
+/* H3_ERROR_FORMAT unless the prompt was read with the same. */
+gboolean gst_h3_conditions_match (const GstH3Conditions *conditions,
+    const GstH3EmbedsInfo *info, GError **error);
+gboolean gst_h3_conditions_to_device (GstH3Conditions *conditions,
+    H3Device *device, const H3TransformerConfig *config, GError **error);
+gint64 gst_h3_conditions_rows (const GstH3Conditions *conditions);
+void gst_h3_conditions_clear (GstH3Conditions *conditions);
 
 /* --- gsth3denoise-output.c --- */
 

@@ -18,6 +18,15 @@
  * `job-started`; a length that had to be rounded is also reported as an INFO
  * message.
  *
+ * Keyframes come in on the request pads `first_frame` and `last_frame`,
+ * references on `ref_%u` (a picture or a clip) and `ref_audio_%u` (a sound, or
+ * the sound of the clip of the same number), as latents of h3videovaeenc and
+ * h3audiovaeenc. Each is kept for all prompts that follow, until another one
+ * comes, its pad is flushed, or READY. A clip starts when every requested pad
+ * has brought its latent. With a keyframe and no width and height the clip has
+ * the keyframe's size. References need the release's other transformer, see
+ * `partition`.
+ *
  * The CAPS query is answered with what the present settings give, so that what
  * follows can refuse a size before minutes of work. A pad that is not linked is
  * fine; both not linked is an error.
@@ -48,6 +57,7 @@ GST_DEBUG_CATEGORY (gst_h3_denoise_debug);
 #define DEFAULT_TAG_PROMPT TRUE
 #define DEFAULT_TIMESTAMPS GST_H3_TIMESTAMPS_CONTINUOUS
 #define DEFAULT_LEAD (500 * GST_MSECOND)
+#define DEFAULT_PARTITION GST_H3_PARTITION_AUTO
 
 enum {
   PROP_SAMPLING = GST_H3_N_COMMON_PROPS,
@@ -55,6 +65,7 @@ enum {
   PROP_TAG_PROMPT,
   PROP_TIMESTAMPS,
   PROP_LEAD,
+  PROP_PARTITION,
 };
 
 guint gst_h3_denoise_signals[GST_H3_N_SIGNALS];
@@ -84,6 +95,22 @@ gst_h3_timestamps_get_type (void)
   };
 
   return gst_h3_enum_register (&type, "GstH3Timestamps", values);
+}
+
+GType
+gst_h3_partition_get_type (void)
+{
+  static gsize type;
+  static const GEnumValue values[] = {
+    { GST_H3_PARTITION_AUTO,
+        "ref2va with a reference pad when the element goes to READY, else "
+        "fl2va",
+        "auto" },
+    { GST_H3_PARTITION_FL2VA, "From text alone, and with keyframes", "fl2va" },
+    { GST_H3_PARTITION_REF2VA, "With references", "ref2va" }, { 0 }
+  };
+
+  return gst_h3_enum_register (&type, "GstH3Partition", values);
 }
 
 G_DEFINE_TYPE_WITH_CODE (GstH3Denoise, gst_h3_denoise, GST_TYPE_ELEMENT,
@@ -433,6 +460,7 @@ start_worker (GstH3Denoise *self)
   for (guint i = 0; i < GST_H3_N_OUTPUTS; i++)
     self->outputs[i].started = FALSE;
   self->group_id = GST_GROUP_ID_INVALID;
+  gst_h3_denoise_forget_conditions (self);
   g_mutex_unlock (&self->lock);
   self->have_info = FALSE;
   self->worker = g_thread_new ("h3-denoise", gst_h3_denoise_work, self);
@@ -518,6 +546,9 @@ gst_h3_denoise_set_property (GObject *object, guint prop_id,
     case PROP_LEAD:
       self->lead = g_value_get_uint64 (value);
       break;
+    case PROP_PARTITION:
+      self->partition = g_value_get_enum (value);
+      break;
     default:
       if (!gst_h3_sampling_set (&self->sampling, prop_id - PROP_SAMPLING,
               value))
@@ -554,6 +585,9 @@ gst_h3_denoise_get_property (GObject *object, guint prop_id, GValue *value,
     case PROP_LEAD:
       g_value_set_uint64 (value, self->lead);
       break;
+    case PROP_PARTITION:
+      g_value_set_enum (value, self->partition);
+      break;
     default:
       if (!gst_h3_sampling_get (&self->sampling, prop_id - PROP_SAMPLING,
               value))
@@ -570,6 +604,7 @@ gst_h3_denoise_finalize (GObject *object)
 
   gst_h3_common_clear (&self->common);
   gst_h3_sampling_clear (&self->sampling);
+  gst_h3_denoise_conditions_finalize (self);
   g_mutex_clear (&self->lock);
   g_cond_clear (&self->changed);
   G_OBJECT_CLASS (gst_h3_denoise_parent_class)->finalize (object);
@@ -582,6 +617,7 @@ install_properties (GObjectClass *klass)
       G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING;
 
   gst_type_mark_as_plugin_api (GST_TYPE_H3_TIMESTAMPS, 0);
+  gst_type_mark_as_plugin_api (GST_TYPE_H3_PARTITION, 0);
   gst_h3_sampling_install_properties (klass, PROP_SAMPLING);
   g_object_class_install_property (klass, PROP_MAX_QUEUED_JOBS,
       g_param_spec_uint ("max-queued-jobs", "Maximum queued jobs",
@@ -602,6 +638,12 @@ install_properties (GObjectClass *klass)
           "With timestamps=live: nanoseconds from the moment a clip's latents "
           "are ready to the moment it begins, time for decoding and encoding.",
           0, G_MAXINT64, DEFAULT_LEAD, flags));
+  g_object_class_install_property (klass, PROP_PARTITION,
+      g_param_spec_enum ("partition", "Partition",
+          "Which of the release's two transformers to use.",
+          GST_TYPE_H3_PARTITION, DEFAULT_PARTITION,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+              GST_PARAM_MUTABLE_READY));
 }
 
 static void
@@ -674,6 +716,7 @@ gst_h3_denoise_class_init (GstH3DenoiseClass *klass)
   gst_element_class_add_static_pad_template (element_class, &sink_template);
   gst_element_class_add_static_pad_template (element_class, &video_template);
   gst_element_class_add_static_pad_template (element_class, &audio_template);
+  gst_h3_denoise_conditions_class_init (element_class);
   gst_element_class_set_static_metadata (element_class, "MiniMax H3 denoiser",
       "Filter/Generator/Audio/Video",
       "Makes a clip from each prompt's embeddings with the transformer of "
@@ -692,6 +735,7 @@ gst_h3_denoise_init (GstH3Denoise *self)
   self->tag_prompt = DEFAULT_TAG_PROMPT;
   self->timestamps = DEFAULT_TIMESTAMPS;
   self->lead = DEFAULT_LEAD;
+  self->partition = DEFAULT_PARTITION;
   g_mutex_init (&self->lock);
   g_cond_init (&self->changed);
   g_queue_init (&self->queue);

@@ -13,7 +13,15 @@ typedef enum {
   GST_H3_TIMESTAMPS_LIVE,
 } GstH3Timestamps;
 
+typedef enum {
+  GST_H3_PARTITION_AUTO,
+  GST_H3_PARTITION_FL2VA,
+  GST_H3_PARTITION_REF2VA,
+} GstH3Partition;
+
 #define GST_TYPE_H3_TIMESTAMPS (gst_h3_timestamps_get_type ())
+#define GST_TYPE_H3_PARTITION (gst_h3_partition_get_type ())
 GType gst_h3_timestamps_get_type (void);
+GType gst_h3_partition_get_type (void);
 
 G_END_DECLS

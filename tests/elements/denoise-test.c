@@ -23,19 +23,41 @@ denoiser_set (Denoiser *denoiser, ...)
   va_end (args);
 }
 
+/* What the caps say of the golden prompt: its task by the file's name, what is
+ * seen by its tags; the number of references is the test's to say. */
+static void
+read_info (GstH3EmbedsInfo *info, const gchar *request, const gchar *file)
+{
+  gint64 shape[H3_STORED_MAX_RANK];
+  guint rank = h3_test_golden_shape (file, "prompt_embeds", shape);
+  gsize n;
+  g_autofree gint32 *tags = h3_test_golden_ints (file, "text_token_tags", &n);
+
+  info->task = g_str_has_prefix (request, "ref2va")  ? "ref2va"
+               : g_str_has_prefix (request, "fl2va") ? "fl2va"
+                                                     : "t2va";
+  info->type = GST_H3_TYPE_FLOAT32;
+  info->tokens = shape[rank - 2];
+  info->hidden = shape[rank - 1];
+  for (gsize i = 0; i < n; i++) {
+    if (tags[i] != 0)
+      continue;
+    if (i == 0 || tags[i - 1] != 0)
+      info->vision[info->n_vision++].first = i;
+    info->vision[info->n_vision - 1].n++;
+  }
+}
+
 static Denoiser *
 new_with_args (const gchar *request, va_list args)
 {
   Denoiser *denoiser = g_new0 (Denoiser, 1);
   gchar *file = g_strdup_printf ("request_%s.safetensors", request);
-  gint64 shape[H3_STORED_MAX_RANK];
-  guint rank = h3_test_golden_shape (file, "prompt_embeds", shape);
   gsize n;
 
   denoiser->embeds = h3_test_golden (file, "prompt_embeds", &n);
   denoiser->embeds_bytes = n * sizeof (gfloat);
-  denoiser->tokens = shape[rank - 2];
-  denoiser->hidden = shape[rank - 1];
+  read_info (&denoiser->info, request, file);
   g_free (file);
 
   denoiser->element = gst_element_factory_make ("h3denoise", NULL);
@@ -108,11 +130,8 @@ denoiser_free (Denoiser *denoiser)
 void
 denoiser_send_header (Denoiser *denoiser)
 {
-  const GstH3EmbedsInfo info = { "t2va", GST_H3_TYPE_FLOAT32, denoiser->tokens,
-    denoiser->hidden };
-
   gst_harness_set_src_caps (denoiser->video,
-      gst_h3_embeds_info_to_caps (&info, FALSE));
+      gst_h3_embeds_info_to_caps (&denoiser->info, FALSE));
 }
 
 GstBuffer *
@@ -121,7 +140,7 @@ denoiser_embeds_buffer (Denoiser *denoiser)
   GstBuffer *buffer =
       gst_buffer_new_memdup (denoiser->embeds, denoiser->embeds_bytes);
   GstStructure *job = gst_structure_new ("job", "task", G_TYPE_STRING, "t2va",
-      "tokens", G_TYPE_UINT, denoiser->tokens, "prompt", G_TYPE_STRING,
+      "tokens", G_TYPE_UINT, denoiser->info.tokens, "prompt", G_TYPE_STRING,
       "a dragon", "prompt-sha256", G_TYPE_STRING, "abcd", NULL);
 
   gst_h3_buffer_add_job (buffer, job);

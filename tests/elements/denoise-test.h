@@ -18,7 +18,7 @@ typedef struct {
   GstBus *bus;
   gfloat *embeds;
   gsize embeds_bytes;
-  gint tokens, hidden;
+  GstH3EmbedsInfo info;
 } Denoiser;
 
 /* The golden request whose prompt embeddings go in, and properties as for
@@ -64,6 +64,7 @@ guint64 element_stat (GstElement *element, const gchar *field);
 
 /* Where the tests are, one function per file. */
 void add_clip_tests (void);
+void add_condition_tests (void);
 void add_cancel_tests (void);
 void add_setting_tests (void);
 void add_error_tests (void);

@@ -44,6 +44,37 @@ test_embeds (void)
   gst_caps_unref (caps);
 }
 
+/* What was seen with the prompt, through caps and back. */
+static void
+test_vision (void)
+{
+  static const gchar text[] =
+      "application/x-h3-embeds, task=(string)fl2va, type=(string)float32, "
+      "tokens=(int)97, hidden=(int)48, references=(int)2, "
+      "vision=(int)< 3, 10, 13, 84 >";
+  GstCaps *caps = gst_caps_from_string (text);
+  GstCaps *template = gst_caps_from_string (GST_H3_EMBEDS_CAPS);
+  GstH3EmbedsInfo info;
+  GstCaps *back;
+  GError *error = NULL;
+
+  g_assert_true (gst_h3_embeds_info_from_caps (&info, caps, &error));
+  g_assert_no_error (error);
+  g_assert_cmpstr (info.task, ==, "fl2va");
+  g_assert_cmpint (info.references, ==, 2);
+  g_assert_cmpuint (info.n_vision, ==, 2);
+  g_assert_cmpint (info.vision[0].first, ==, 3);
+  g_assert_cmpint (info.vision[0].n, ==, 10);
+  g_assert_cmpint (info.vision[1].first, ==, 13);
+  g_assert_cmpint (info.vision[1].n, ==, 84);
+  g_assert_true (gst_caps_is_subset (caps, template));
+  back = gst_h3_embeds_info_to_caps (&info, FALSE);
+  g_assert_true (gst_caps_is_equal (back, caps));
+  gst_caps_unref (back);
+  gst_caps_unref (template);
+  gst_caps_unref (caps);
+}
+
 static void
 check_latent (const gchar *string, const gchar *template_string,
     GstH3LatentInfo *info)
@@ -161,6 +192,30 @@ static void
 test_bad_embeds (void)
 {
   static const gchar *const cases[] = {
+    "application/x-h3-embeds, type=float32, tokens=9, hidden=48, "
+    "task=inpaint",
+    "application/x-h3-embeds, type=float32, tokens=9, hidden=48, "
+    "task=fl2va",
+    "application/x-h3-embeds, type=float32, tokens=9, hidden=48, "
+    "task=fl2va, references=0",
+    "application/x-h3-embeds, type=float32, tokens=9, hidden=48, "
+    "task=ref2va, references=13",
+    "application/x-h3-embeds, type=float32, tokens=9, hidden=48, "
+    "task=t2va, references=1",
+    "application/x-h3-embeds, type=float32, tokens=9, hidden=48, "
+    "task=fl2va, references=1, vision=(int)3",
+    "application/x-h3-embeds, type=float32, tokens=9, hidden=48, "
+    "task=fl2va, references=1, vision=(int)<3>",
+    "application/x-h3-embeds, type=float32, tokens=9, hidden=48, "
+    "task=fl2va, references=1, vision=(int)<3, 0>",
+    "application/x-h3-embeds, type=float32, tokens=9, hidden=48, "
+    "task=fl2va, references=1, vision=(int)<3, 7>",
+    "application/x-h3-embeds, type=float32, tokens=9, hidden=48, "
+    "task=fl2va, references=1, vision=(int)<-1, 2>",
+    "application/x-h3-embeds, type=float32, tokens=9, hidden=48, "
+    "task=fl2va, references=1, vision=(int)<4, 2, 3, 2>",
+    "application/x-h3-embeds, type=float32, tokens=9, hidden=48, "
+    "task=fl2va, references=1, vision=(string)<a, b>",
     "application/x-h3-embeds, type=float32, tokens=9, hidden=48",
     "application/x-h3-embeds, task=t2va, tokens=9, hidden=48",
     "application/x-h3-embeds, task=t2va, type=float32, hidden=48",
@@ -259,6 +314,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   gst_init (&argc, &argv);
   g_test_add_func ("/caps/embeds", test_embeds);
+  g_test_add_func ("/caps/vision", test_vision);
   g_test_add_func ("/caps/video", test_video);
   g_test_add_func ("/caps/audio", test_audio);
   g_test_add_func ("/caps/bad-latents", test_bad);

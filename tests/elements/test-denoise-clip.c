@@ -434,7 +434,7 @@ test_sink_caps (void)
 
   g_assert_true (gst_structure_get_int (gst_caps_get_structure (caps, 0),
       "hidden", &hidden));
-  g_assert_cmpint (hidden, ==, denoiser->hidden);
+  g_assert_cmpint (hidden, ==, denoiser->info.hidden);
   gst_caps_unref (caps);
   gst_object_unref (pad);
 }

@@ -257,8 +257,8 @@ static void
 test_wrong_hidden (void)
 {
   g_autoptr (Denoiser) denoiser = denoiser_new ("t2va", NULL);
-  const GstH3EmbedsInfo info = { "t2va", GST_H3_TYPE_FLOAT32, denoiser->tokens,
-    denoiser->hidden + 1 };
+  const GstH3EmbedsInfo info = { "t2va", GST_H3_TYPE_FLOAT32,
+    denoiser->info.tokens, denoiser->info.hidden + 1 };
   GstPad *pad = gst_element_get_static_pad (denoiser->element, "sink");
   GstCaps *caps = gst_h3_embeds_info_to_caps (&info, FALSE);
 
@@ -272,14 +272,14 @@ test_wrong_size (void)
 {
   g_autoptr (Denoiser) denoiser = denoiser_new ("t2va", NULL);
 
-  push_caps (denoiser, denoiser->tokens + 1, denoiser->hidden);
+  push_caps (denoiser, denoiser->info.tokens + 1, denoiser->info.hidden);
   g_assert_cmpint (gst_harness_push (denoiser->video,
                        denoiser_embeds_buffer (denoiser)),
       ==, GST_FLOW_ERROR);
   denoiser_assert_error (denoiser, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
       "bytes");
   /* the next, right one works */
-  push_caps (denoiser, denoiser->tokens, denoiser->hidden);
+  push_caps (denoiser, denoiser->info.tokens, denoiser->info.hidden);
   g_assert_cmpint (denoiser_push (denoiser), ==, GST_FLOW_OK);
   g_bytes_unref (denoiser_pull (denoiser, NULL, NULL));
 }

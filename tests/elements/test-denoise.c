@@ -7,6 +7,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   gst_init (&argc, &argv);
   add_clip_tests ();
+  add_condition_tests ();
   add_cancel_tests ();
   add_setting_tests ();
   add_error_tests ();

@@ -11,6 +11,7 @@
 #define MAX_VIDEO_FRAMES 65536
 #define MAX_AUDIO_FRAMES 1048576
 #define MAX_SIDE 2048
+#define MAX_REFERENCES 12
 
 static gboolean
 bad_field (GError **error, const GstStructure *structure, const gchar *field,
@@ -74,6 +75,60 @@ get_structure (const GstCaps *caps, const gchar *media_type, GError **error)
   return structure;
 }
 
+static const gchar *
+known_task (const gchar *task)
+{
+  static const gchar *const tasks[] = { "t2va", "fl2va", "ref2va" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (tasks); i++)
+    if (g_strcmp0 (task, tasks[i]) == 0)
+      return tasks[i];
+  return NULL;
+}
+
+static gboolean
+get_references (const GstStructure *s, GstH3EmbedsInfo *info, GError **error)
+{
+  if (g_str_equal (info->task, "t2va") &&
+      !gst_structure_has_field (s, "references"))
+    return TRUE;
+  return get_int (s, "references", g_str_equal (info->task, "t2va") ? 0 : 1,
+      g_str_equal (info->task, "t2va") ? 0 : MAX_REFERENCES, &info->references,
+      error);
+}
+
+/* Pairs of first row and number, each after the one before. */
+static gboolean
+get_vision (const GstStructure *s, GstH3EmbedsInfo *info, GError **error)
+{
+  const GValue *array = gst_structure_get_value (s, "vision");
+  gint end = 0;
+  guint n;
+
+  if (!array)
+    return TRUE;
+  n = GST_VALUE_HOLDS_ARRAY (array) ? gst_value_array_get_size (array) : 1;
+  if (n % 2 != 0 || n / 2 > GST_H3_MAX_VISION_BLOCKS)
+    return bad_field (error, s, "vision",
+        "an array of at most 64 pairs of integers");
+  for (guint i = 0; i < n; i++) {
+    const GValue *value = gst_value_array_get_value (array, i);
+    gint x = G_VALUE_HOLDS_INT (value) ? g_value_get_int (value) : -1;
+
+    if (i % 2 == 0 ? x < end : x < 1 || x > info->tokens - end)
+      return bad_field (error, s, "vision",
+          "pairs of a first row and a number of rows, ascending, within "
+          "tokens");
+    if (i % 2 == 0)
+      info->vision[i / 2].first = x;
+    else
+      info->vision[i / 2].n = x;
+    end = i % 2 == 0 ? x : end + x;
+  }
+  info->n_vision = n / 2;
+  return TRUE;
+}
+
 gboolean
 gst_h3_embeds_info_from_caps (GstH3EmbedsInfo *info, const GstCaps *caps,
     GError **error)
@@ -85,12 +140,13 @@ gst_h3_embeds_info_from_caps (GstH3EmbedsInfo *info, const GstCaps *caps,
 
   if (!s)
     return FALSE;
-  if (g_strcmp0 (gst_structure_get_string (s, "task"), "t2va") != 0)
-    return bad_field (error, s, "task", "t2va");
-  found.task = "t2va";
+  found.task = known_task (gst_structure_get_string (s, "task"));
+  if (!found.task)
+    return bad_field (error, s, "task", "t2va, fl2va or ref2va");
   if (!get_type (s, &found.type, error) ||
       !get_int (s, "tokens", 1, MAX_TOKENS, &found.tokens, error) ||
-      !get_int (s, "hidden", 1, MAX_HIDDEN, &found.hidden, error))
+      !get_int (s, "hidden", 1, MAX_HIDDEN, &found.hidden, error) ||
+      !get_references (s, &found, error) || !get_vision (s, &found, error))
     return FALSE;
   *info = found;
   return TRUE;
@@ -158,6 +214,30 @@ set_device_feature (GstCaps *caps, gboolean device)
   }
 }
 
+static void
+append_int (GValue *array, gint x)
+{
+  GValue value = G_VALUE_INIT;
+
+  g_value_init (&value, G_TYPE_INT);
+  g_value_set_int (&value, x);
+  gst_value_array_append_and_take_value (array, &value);
+}
+
+static void
+set_vision (GstCaps *caps, const GstH3EmbedsInfo *info)
+{
+  GValue array = G_VALUE_INIT;
+
+  g_value_init (&array, GST_TYPE_ARRAY);
+  for (guint i = 0; i < info->n_vision; i++) {
+    append_int (&array, info->vision[i].first);
+    append_int (&array, info->vision[i].n);
+  }
+  gst_caps_set_value (caps, "vision", &array);
+  g_value_unset (&array);
+}
+
 GstCaps *
 gst_h3_embeds_info_to_caps (const GstH3EmbedsInfo *info, gboolean device)
 {
@@ -166,6 +246,11 @@ gst_h3_embeds_info_to_caps (const GstH3EmbedsInfo *info, gboolean device)
       gst_h3_type_name (info->type), "tokens", G_TYPE_INT, info->tokens,
       "hidden", G_TYPE_INT, info->hidden, NULL);
 
+  if (info->references > 0)
+    gst_caps_set_simple (caps, "references", G_TYPE_INT, info->references,
+        NULL);
+  if (info->n_vision > 0)
+    set_vision (caps, info);
   set_device_feature (caps, device);
   return caps;
 }

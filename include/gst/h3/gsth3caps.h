@@ -11,7 +11,7 @@ G_BEGIN_DECLS
 #define GST_H3_LATENT_MEDIA_TYPE "application/x-h3-latent"
 
 #define GST_H3_EMBEDS_FIELDS                                                   \
-  "task = (string) t2va, type = (string) float32, "                            \
+  "task = (string) { t2va, fl2va, ref2va }, type = (string) float32, "         \
   "tokens = (int) [ 1, 1048576 ], hidden = (int) [ 1, 65536 ]"
 #define GST_H3_VIDEO_LATENT_FIELDS                                             \
   "modality = (string) video, type = (string) float32, "                       \
@@ -35,14 +35,28 @@ G_BEGIN_DECLS
 #define GST_H3_AUDIO_LATENT_CAPS                                               \
   GST_H3_CAPS_MAKE (GST_H3_LATENT_MEDIA_TYPE, GST_H3_AUDIO_LATENT_FIELDS)
 
+/* Pictures and moments of clips that a prompt can show: 9 pictures, 3 clips of
+ * 16. */
+#define GST_H3_MAX_VISION_BLOCKS 64
+
 /**
  * GstH3EmbedsInfo: prompt embeddings, a buffer of [tokens, hidden]
+ * @task: interned: "t2va", "fl2va" (keyframes) or "ref2va" (references)
+ * @references: how many keyframes or references the prompt was read with, in the
+ *   field `references`; none for t2va
+ * @vision: the rows [first, first + n) that hold something seen, in the field
+ *   `vision` as an array < first, n, first, n, ... >; ascending
  */
 typedef struct {
-  const gchar *task; /* interned: "t2va" */
+  const gchar *task;
   GstH3Type type;
   gint tokens;
   gint hidden;
+  gint references;
+  guint n_vision;
+  struct {
+    gint first, n;
+  } vision[GST_H3_MAX_VISION_BLOCKS];
 } GstH3EmbedsInfo;
 
 typedef enum {
