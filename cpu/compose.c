@@ -145,7 +145,7 @@ compose_task (gconstpointer data, gint64 index, gpointer scratch)
 void
 H3_ISA (h3_cpu_compose_tiles) (H3Stream *stream, const H3ComposeTilesArgs *args)
 {
-  h3_cpu_for (stream, 3 * args->y->shape[1],
+  h3_cpu_for (stream, args->y->shape[0] * args->y->shape[1],
       2 * args->axis_x->tile * sizeof (gfloat), compose_task, args);
 }
 

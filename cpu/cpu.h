@@ -94,6 +94,11 @@ void H3_ISA (h3_cpu_conv1d) (H3Stream *, const H3Conv1dArgs *);
 void H3_ISA (
     h3_cpu_conv_transpose1d) (H3Stream *, const H3ConvTranspose1dArgs *);
 void H3_ISA (h3_cpu_snake_beta) (H3Stream *, const H3SnakeBetaArgs *);
+void H3_ISA (h3_cpu_snake) (H3Stream *, const H3SnakeArgs *);
+void H3_ISA (h3_cpu_multiply) (H3Stream *, H3Tensor *, const H3Tensor *);
+void H3_ISA (h3_cpu_network_pixels) (H3Stream *, const H3NetworkPixelsArgs *);
+void H3_ISA (h3_cpu_conv3d) (H3Stream *, const H3Conv3dArgs *);
+void H3_ISA (h3_cpu_group_norm_silu) (H3Stream *, const H3GroupNormArgs *);
 void H3_ISA (h3_cpu_mean3) (H3Stream *, H3Tensor *, const H3Tensor *,
     const H3Tensor *, const H3Tensor *);
 void H3_ISA (

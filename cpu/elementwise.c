@@ -117,6 +117,16 @@ H3_ISA (h3_cpu_mean3) (H3Stream *stream, H3Tensor *y, const H3Tensor *a,
       mean3_task, &t);
 }
 
+void
+H3_ISA (h3_cpu_multiply) (H3Stream *stream, H3Tensor *y, const H3Tensor *x)
+{
+  const gfloat *factor = x->data;
+  gfloat *value = y->data;
+
+  for (gint64 i = 0, n = h3_tensor_size (y); i < n; i++)
+    value[i] *= factor[i];
+}
+
 /* Comparisons with NaN are false, so NaN passes. */
 void
 H3_ISA (

@@ -176,3 +176,42 @@ H3_ISA (h3_cpu_emit_picture) (H3Stream *stream, const H3EmitPictureArgs *args)
   h3_cpu_for (stream, h3_cpu_ceil_div (pairs, h3_cpu_row_grain (2 * width)),
       6 * width * sizeof (gfloat), picture_task, args);
 }
+
+/* The other way: a task has some rows of a tile. */
+
+typedef struct {
+  const H3NetworkPixelsArgs *args;
+  gint64 rows, grain;
+} Pixels;
+
+static void
+pixels_task (gconstpointer data, gint64 index, gpointer scratch)
+{
+  const Pixels *t = data;
+  const H3NetworkPixelsArgs *a = t->args;
+  gint64 height = a->y->shape[1], width = a->y->shape[2];
+  gint64 end = MIN ((index + 1) * t->grain, t->rows);
+
+  for (gint64 r = index * t->grain; r < end; r++) {
+    gint64 line = r / height * a->rgb->shape[1] + a->y0 + r % height;
+    const guint8 *rgb =
+        (const guint8 *) a->rgb->data + (line * a->rgb->shape[2] + a->x0) * 3;
+    gfloat *y = (gfloat *) a->y->data + r * width * 3;
+
+    for (gint64 i = 0; i < width; i++, rgb += 3, y += 3)
+      for (gint c = 0; c < 3; c++)
+        y[c] = (rgb[c] / 255.0f - a->mean[c]) / a->std[c];
+  }
+}
+
+void
+H3_ISA (
+    h3_cpu_network_pixels) (H3Stream *stream, const H3NetworkPixelsArgs *args)
+{
+  const gint64 *y = args->y->shape;
+  Pixels t = { .args = args,
+    .rows = y[0] * y[1],
+    .grain = h3_cpu_row_grain (3 * y[2]) };
+
+  h3_cpu_for (stream, h3_cpu_ceil_div (t.rows, t.grain), 0, pixels_task, &t);
+}

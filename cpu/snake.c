@@ -139,3 +139,47 @@ H3_ISA (h3_cpu_snake_beta) (H3Stream *stream, const H3SnakeBetaArgs *args)
   h3_cpu_for (stream, h3_cpu_ceil_div (rows * t.blocks, t.grain), 0, snake_task,
       &t);
 }
+
+/* The encoder's, without filters (4.4). */
+
+typedef struct {
+  const H3SnakeArgs *args;
+  gint64 length, blocks;
+  gint64 grain; /* blocks of a task */
+} Plain;
+
+static void
+plain_task (gconstpointer data, gint64 index, gpointer scratch)
+{
+  const Plain *t = data;
+  const H3SnakeArgs *s = t->args;
+  gint64 channels = s->x->shape[1];
+  gint64 end =
+      MIN ((index + 1) * t->grain, s->x->shape[0] * channels * t->blocks);
+
+  for (gint64 i = index * t->grain; i < end; i++) {
+    gint64 row = i / t->blocks, n0 = i % t->blocks * BLOCK;
+    gint64 at = row * t->length + n0;
+    gint n = MIN (BLOCK, t->length - n0);
+    gint steps = (n + STEP - 1) / STEP * STEP;
+    gfloat u[BLOCK];
+
+    memcpy (u, (const gfloat *) s->x->data + at, n * sizeof *u);
+    memset (u + n, 0, (steps - n) * sizeof *u);
+    activate (u, steps, ((const gfloat *) s->a->data)[row % channels],
+        ((const gfloat *) s->inv_a->data)[row % channels]);
+    memcpy ((gfloat *) s->y->data + at, u, n * sizeof *u);
+  }
+}
+
+void
+H3_ISA (h3_cpu_snake) (H3Stream *stream, const H3SnakeArgs *args)
+{
+  Plain t = { .args = args, .length = args->x->shape[2] };
+  gint64 rows = args->x->shape[0] * args->x->shape[1];
+
+  t.blocks = h3_cpu_ceil_div (t.length, BLOCK);
+  t.grain = MAX (1, H3_CPU_GRAIN / MAX (MIN (t.length, BLOCK), 1));
+  h3_cpu_for (stream, h3_cpu_ceil_div (rows * t.blocks, t.grain), 0, plain_task,
+      &t);
+}

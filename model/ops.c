@@ -2,176 +2,7 @@
 /* Every operation's promise about shapes and types, checked once for all
  * devices. A check that fails stays with the stream and names the operation,
  * the operand, what was found and what is needed. */
-#include "model/ops.h"
-
-#include <string.h>
-
-typedef enum {
-  KIND_ANY,
-  KIND_FLOAT, /* float32, float16 or bfloat16 */
-  KIND_ACT,   /* float32 or what the device stores activations in */
-  KIND_F32,
-  KIND_I32,
-  KIND_U8,
-} Kind;
-
-static const gchar *const kind_names[] = { "any type", "a float type",
-  "an activation type of this device", "float32", "int32", "uint8" };
-
-#define ANY G_GINT64_CONSTANT (-1)
-
-static gboolean
-kind_accepts (Kind kind, const H3Device *device, H3DType dtype)
-{
-  switch (kind) {
-    case KIND_ANY:
-      return TRUE;
-    case KIND_FLOAT:
-      return dtype == H3_DTYPE_F32 || dtype == H3_DTYPE_F16 ||
-             dtype == H3_DTYPE_BF16;
-    case KIND_ACT:
-      return dtype == H3_DTYPE_F32 || dtype == device->act_dtype ||
-             dtype == device->vae_dtype;
-    case KIND_F32:
-      return dtype == H3_DTYPE_F32;
-    case KIND_I32:
-      return dtype == H3_DTYPE_I32;
-    case KIND_U8:
-      return dtype == H3_DTYPE_U8;
-  }
-  return FALSE;
-}
-
-static gchar *
-dims_to_string (guint rank, const gint64 *dims)
-{
-  GString *s = g_string_new ("[");
-
-  for (guint i = 0; i < rank; i++) {
-    g_string_append (s, i ? ", " : "");
-    if (dims[i] == ANY)
-      g_string_append (s, "any");
-    else
-      g_string_append_printf (s, "%" G_GINT64_FORMAT, dims[i]);
-  }
-  return g_string_free (g_string_append_c (s, ']'), FALSE);
-}
-
-/* Failure is the stream's; FALSE lets checks be chained with &&. */
-static gboolean
-mismatch (H3Stream *stream, const gchar *op, const gchar *name,
-    const H3Tensor *t, Kind kind, guint rank, const gint64 *dims)
-{
-  g_autofree gchar *found = dims_to_string (t->rank, t->shape);
-  g_autofree gchar *needed = dims_to_string (rank, dims);
-
-  h3_stream_fail (stream, H3_ERROR_WRONG_TYPE,
-      "%s: %s is %s %s, needs to be %s %s", op, name, h3_dtype_name (t->dtype),
-      found, kind_names[kind], needed);
-  return FALSE;
-}
-
-static gboolean refuse (H3Stream *stream, const gchar *op, const gchar *format,
-    ...) G_GNUC_PRINTF (3, 4);
-
-static gboolean
-refuse (H3Stream *stream, const gchar *op, const gchar *format, ...)
-{
-  g_autofree gchar *text = NULL;
-  va_list args;
-
-  va_start (args, format);
-  text = g_strdup_vprintf (format, args);
-  va_end (args);
-  h3_stream_fail (stream, H3_ERROR_WRONG_TYPE, "%s: %s", op, text);
-  return FALSE;
-}
-
-static gboolean
-present (H3Stream *stream, const gchar *op, const gchar *name,
-    const H3Tensor *t)
-{
-  if (!t)
-    return refuse (stream, op, "%s is missing", name);
-  if (t->device != stream->device)
-    return refuse (stream, op,
-        "%s lives on another device (%s) than the "
-        "stream (%s)",
-        name, t->device->name, stream->device->name);
-  return TRUE;
-}
-
-static gboolean
-shaped (H3Stream *stream, const gchar *op, const gchar *name, const H3Tensor *t,
-    Kind kind, guint rank, const gint64 *dims)
-{
-  if (!present (stream, op, name, t))
-    return FALSE;
-  if (t->rank != rank || !kind_accepts (kind, stream->device, t->dtype))
-    return mismatch (stream, op, name, t, kind, rank, dims);
-  for (guint i = 0; i < rank; i++)
-    if (dims[i] != ANY && dims[i] != t->shape[i])
-      return mismatch (stream, op, name, t, kind, rank, dims);
-  return TRUE;
-}
-
-#define SHAPED(name, t, kind, ...)                                             \
-  shaped (stream, op, name, t, kind,                                           \
-      G_N_ELEMENTS (((gint64[]){ __VA_ARGS__ })), (gint64[]){ __VA_ARGS__ })
-
-/* A matrix whose rows are all leading dimensions. */
-static gboolean
-matrix (H3Stream *stream, const gchar *op, const gchar *name, const H3Tensor *t,
-    Kind kind, gint64 rows, gint64 cols)
-{
-  if (!present (stream, op, name, t))
-    return FALSE;
-  if (t->rank < 1 || !kind_accepts (kind, stream->device, t->dtype) ||
-      (rows != ANY && rows != h3_tensor_rows (t)) ||
-      (cols != ANY && cols != h3_tensor_cols (t)))
-    return mismatch (stream, op, name, t, kind, 2, (gint64[]){ rows, cols });
-  return TRUE;
-}
-
-#define MATRIX(name, t, kind, rows, cols)                                      \
-  matrix (stream, op, name, t, kind, rows, cols)
-#define VECTOR(name, t, kind, n) SHAPED (name, t, kind, n)
-
-static gboolean
-weight_shaped (H3Stream *stream, const gchar *op, const H3Weight *weight,
-    guint rank, const gint64 *dims)
-{
-  if (!weight)
-    return refuse (stream, op, "the weight is missing");
-  return shaped (stream, op, "the weight", weight->tensor, KIND_FLOAT, rank,
-      dims);
-}
-
-#define WEIGHT(weight, ...)                                                    \
-  weight_shaped (stream, op, weight,                                           \
-      G_N_ELEMENTS (((gint64[]){ __VA_ARGS__ })), (gint64[]){ __VA_ARGS__ })
-
-static gboolean
-same_shape (H3Stream *stream, const gchar *op, const gchar *name,
-    const H3Tensor *t, Kind kind, const H3Tensor *as)
-{
-  return shaped (stream, op, name, t, kind, as->rank, as->shape);
-}
-
-static gboolean
-apart (H3Stream *stream, const gchar *op, const gchar *name,
-    const H3Tensor *out, const H3Tensor *in)
-{
-  const guint8 *a, *b;
-
-  if (!in)
-    return TRUE;
-  a = out->data;
-  b = in->data;
-  if (a < b + in->bytes && b < a + out->bytes)
-    return refuse (stream, op, "the output overlaps %s in memory", name);
-  return TRUE;
-}
+#include "model/ops-check.h"
 
 /* Parameter @p of a modulation table [R, P * H], and its row numbers [S]. */
 static gboolean
@@ -574,7 +405,7 @@ h3_compose_tiles (H3Stream *stream, const H3ComposeTilesArgs *args)
   static const gchar op[] = "compose_tiles";
   gint64 tokens, frames;
 
-  if (stream->error || !SHAPED ("y", args->y, KIND_F32, 3, ANY, ANY, ANY))
+  if (stream->error || !SHAPED ("y", args->y, KIND_F32, ANY, ANY, ANY, ANY))
     return;
   if (args->patch_t < 1 || args->patch < 1 || args->patch_t > 256 ||
       args->patch > 256 || args->first_frame < 0) {
@@ -590,7 +421,7 @@ h3_compose_tiles (H3Stream *stream, const H3ComposeTilesArgs *args)
           args->patch) ||
       !SHAPED ("tiles", args->tiles, KIND_ACT,
           (gint64) args->axis_y->n * args->axis_x->n, ANY,
-          (gint64) 3 * args->patch_t * args->patch * args->patch) ||
+          args->y->shape[0] * args->patch_t * args->patch * args->patch) ||
       !apart (stream, op, "tiles", args->y, args->tiles))
     return;
   frames = args->first_frame + args->y->shape[1];

@@ -160,9 +160,10 @@ typedef enum {
 } H3Composition;
 
 /**
- * H3ComposeTilesArgs: network pixels of one window out of its tiles
- * @y: [3, n_frames, H, W] float32
- * @tiles: [y.n * x.n, S, 3 * pt * ph * pw] tile-major (y outer), S >= tokens of a
+ * H3ComposeTilesArgs: network pixels of one window out of its tiles, or a clip's
+ * moments out of the encoder's (C of them, in patches of 1)
+ * @y: [C, n_frames, H, W] float32
+ * @tiles: [y.n * x.n, S, C * pt * ph * pw] tile-major (y outer), S >= tokens of a
  *   tile; token (t, h, w) holds pixel (c, t * pt + dt, h * ph + dy, w * pw + dx)
  *   at column ((c * pt + dt) * ph + dy) * pw + dx
  * @first_frame: y holds frames first_frame .. of the window
@@ -186,6 +187,59 @@ typedef struct {
   H3Tensor *y;
   const H3Tensor *previous;
 } H3BlendFramesArgs;
+
+/**
+ * H3NetworkPixelsArgs: a tile of frames as the encoder sees it, channels last
+ * (video-vae.md 4.1), every operation rounded on its own:
+ *   y[f, i, j, c] = (rgb[f, y0 + i, x0 + j, c] / 255 - mean[c]) / std[c]
+ * @y: [F, h, w, 3] float32
+ * @rgb: [F', H, W, 3] uint8, F' >= F
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *rgb;
+  gint y0, x0;
+  gfloat mean[3], std[3];
+} H3NetworkPixelsArgs;
+
+/**
+ * H3Conv3dArgs: causal in time, mirrored in space (video-vae.md 5), channels last
+ *   y[b, t, i, j, o] = bias[o] + sum_{dt, dy, dx, c} W[o, dt, dy, dx, c]
+ *     x[b, t stride_t + dt - (Kt - 1), m (i stride + dy - pad),
+ *       m (j stride + dx - pad), c]
+ * then y += residual when there is one (may be @y itself). Frames before the
+ * first are zero; m mirrors beyond the edges without repeating them: -1 is 1, H
+ * is H - 2.
+ * @y: [B, (T - 1) / stride_t + 1, H / stride, W / stride, Co]
+ * @x: [B, T, H, W, Ci], H and W multiples of @stride
+ * @weight: [Co, Kt, K, K, Ci] float32; @bias: [Co]
+ * @pad: rows above and columns left of the first; as many follow the last as the
+ *   kernel reaches
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *x;
+  const H3Weight *weight;
+  const H3Tensor *bias;
+  const H3Tensor *residual;
+  gint stride_t, stride, pad;
+} H3Conv3dArgs;
+
+/**
+ * H3GroupNormArgs: y = silu (g), of each frame for itself
+ *   g = (x - mean) / sqrt (var + eps) * w[c] + b[c]
+ * mean and biased variance over the pixels and the C / groups channels of c's
+ * group
+ * @y, @x: [F, H, W, C]; @weight, @bias: [C]
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *x;
+  const H3Tensor *weight;
+  const H3Tensor *bias;
+  gint groups;
+  gfloat eps;
+} H3GroupNormArgs;
 
 typedef enum {
   /* BT.709 limited range, chroma sited as "mpeg2": on the even columns, midway
@@ -310,6 +364,17 @@ typedef struct {
   gint patch;
 } H3PicturePatchesArgs;
 
+/**
+ * H3SnakeArgs: y = x + inv_a[c] * sin (a[c] * x)², audio-vae.md 4.4
+ * @y, @x: [B, C, L]; may be the same
+ * @a, @inv_a: [C] float32: alpha, 1 / (alpha + 1e-9)
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *x;
+  const H3Tensor *a, *inv_a;
+} H3SnakeArgs;
+
 /* The device's table. The wrappers below are what the model calls. */
 typedef struct {
   /* memory; copies are ordered with the stream and may return before they ran,
@@ -357,6 +422,11 @@ typedef struct {
   void (*conv1d) (H3Stream *, const H3Conv1dArgs *);
   void (*conv_transpose1d) (H3Stream *, const H3ConvTranspose1dArgs *);
   void (*snake_beta) (H3Stream *, const H3SnakeBetaArgs *);
+  void (*snake) (H3Stream *, const H3SnakeArgs *);
+  void (*multiply) (H3Stream *, H3Tensor *y, const H3Tensor *x);
+  void (*network_pixels) (H3Stream *, const H3NetworkPixelsArgs *);
+  void (*conv3d) (H3Stream *, const H3Conv3dArgs *);
+  void (*group_norm_silu) (H3Stream *, const H3GroupNormArgs *);
   void (*mean3) (H3Stream *, H3Tensor *y, const H3Tensor *a, const H3Tensor *b,
       const H3Tensor *c);
   void (*interleave_clamp) (H3Stream *, H3Tensor *y, const H3Tensor *x);
@@ -467,6 +537,13 @@ void h3_emit_picture (H3Stream *stream, const H3EmitPictureArgs *args);
 void h3_conv1d (H3Stream *stream, const H3Conv1dArgs *args);
 void h3_conv_transpose1d (H3Stream *stream, const H3ConvTranspose1dArgs *args);
 void h3_snake_beta (H3Stream *stream, const H3SnakeBetaArgs *args);
+/* The encoders' (ops-encode.c). */
+void h3_snake (H3Stream *stream, const H3SnakeArgs *args);
+/* y *= x, float32 */
+void h3_multiply (H3Stream *stream, H3Tensor *y, const H3Tensor *x);
+void h3_network_pixels (H3Stream *stream, const H3NetworkPixelsArgs *args);
+void h3_conv3d (H3Stream *stream, const H3Conv3dArgs *args);
+void h3_group_norm_silu (H3Stream *stream, const H3GroupNormArgs *args);
 /* y = ((a + b) + c) / 3, or (a + b) / 2 when c is NULL; y may be a, b or c */
 void h3_mean3 (H3Stream *stream, H3Tensor *y, const H3Tensor *a,
     const H3Tensor *b, const H3Tensor *c);
