@@ -240,15 +240,17 @@ norm_task (gconstpointer data, gint64 index, gpointer scratch)
 void
 H3_ISA (h3_cpu_group_norm_silu) (H3Stream *stream, const H3GroupNormArgs *args)
 {
-  const gint64 *x = args->x->shape;
+  const gint64 *x = args->x->shape + args->x->rank - 3; /* H, W, C */
   Norm t = { .args = args,
-    .pixels = x[1] * x[2],
-    .channels = x[3],
-    .width = x[3] / args->groups };
+    .pixels = x[0] * x[1],
+    .channels = x[2],
+    .width = x[2] / args->groups };
 
   if (h3_tensor_size (args->x) == 0)
     return;
   t.some = MAX (1, 16 / t.width);
   t.tasks = h3_cpu_ceil_div (args->groups, t.some);
-  h3_cpu_for (stream, x[0] * t.tasks, 0, norm_task, &t);
+  h3_cpu_for (stream,
+      h3_tensor_size (args->x) / (t.pixels * t.channels) * t.tasks, 0,
+      norm_task, &t);
 }

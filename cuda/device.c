@@ -214,7 +214,7 @@ stream_free (H3Stream *stream)
   H3CudaDevice *device = h3_cuda_device (stream);
   H3CudaScratch *all[] = { &cuda->workspace, &cuda->scratch[0],
     &cuda->scratch[1], &cuda->scratch[2], &cuda->scratch[3], &cuda->picture,
-    &cuda->sdpa, &cuda->bad_row };
+    &cuda->sdpa, &cuda->sums, &cuda->bad_row };
 
   cudaSetDevice (stream->device->ordinal);
   for (guint i = 0; i < G_N_ELEMENTS (all); i++)
@@ -394,6 +394,8 @@ ONE_ARGS (latent_tile, H3LatentTileArgs)
 ONE_ARGS (compose_tiles, H3ComposeTilesArgs)
 ONE_ARGS (blend_frames, H3BlendFramesArgs)
 ONE_ARGS (snake_beta, H3SnakeBetaArgs)
+ONE_ARGS (snake, H3SnakeArgs)
+ONE_ARGS (network_pixels, H3NetworkPixelsArgs)
 
 static const gfloat *
 float_weight (H3Stream *stream, const H3Weight *weight)
@@ -445,6 +447,35 @@ pace (H3Stream *stream)
   }
   h3_cuda_ok (stream, "recording an event",
       cudaEventRecord (*event, cuda->handle));
+}
+
+/* Products from which on a convolution is long enough to wait for. */
+#define PACED_PRODUCTS 1e10
+
+static void
+conv3d (H3Stream *stream, const H3Conv3dArgs *args)
+{
+  gdouble products = (gdouble) h3_tensor_size (args->y) *
+                     h3_tensor_size (args->weight->tensor) /
+                     MAX (args->y->shape[4], 1);
+
+  RUN ("conv3d", h3_cuda_conv3d (HANDLE (stream), args));
+  if (!stream->error && products > PACED_PRODUCTS)
+    pace (stream);
+}
+
+static void
+group_norm_silu (H3Stream *stream, const H3GroupNormArgs *args)
+{
+  gpointer scratch;
+
+  if (!h3_cuda_enter (stream))
+    return;
+  scratch = h3_cuda_scratch (stream, &((H3CudaStream *) stream)->sums,
+      h3_cuda_group_norm_scratch (args));
+  if (scratch)
+    h3_cuda_ok (stream, "group_norm_silu",
+        h3_cuda_group_norm_silu (HANDLE (stream), args, scratch));
 }
 
 /* The fastest first: our kernel for Hopper; cuDNN's engine for long sequences
@@ -576,6 +607,7 @@ mean3 (H3Stream *stream, H3Tensor *y, const H3Tensor *a, const H3Tensor *b,
     RUN (#name, h3_cuda_##name (HANDLE (stream), y, x));                       \
   }
 
+TWO_TENSORS (multiply)
 TWO_TENSORS (interleave_clamp)
 TWO_TENSORS (video_rows_to_latent)
 TWO_TENSORS (audio_rows_to_latent)
@@ -638,6 +670,11 @@ const H3DeviceOps h3_cuda_ops = {
   .conv1d = conv1d,
   .conv_transpose1d = conv_transpose1d,
   .snake_beta = snake_beta,
+  .snake = snake,
+  .multiply = multiply,
+  .network_pixels = network_pixels,
+  .conv3d = conv3d,
+  .group_norm_silu = group_norm_silu,
   .mean3 = mean3,
   .interleave_clamp = interleave_clamp,
   .video_rows_to_latent = video_rows_to_latent,

@@ -40,6 +40,7 @@ typedef struct {
   H3CudaScratch scratch[4]; /* a product's operand, result, bias, weight */
   H3CudaScratch picture;    /* a frame on its way to the host */
   H3CudaScratch sdpa;       /* cuDNN's workspace */
+  H3CudaScratch sums;       /* of group norms */
   H3CudaScratch bad_row;    /* gint32: a row number was outside */
   cudaEvent_t paces[H3_CUDA_AHEAD]; /* behind the last attentions */
   guint n_paces;

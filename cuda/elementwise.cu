@@ -272,6 +272,27 @@ h3_cuda_mean (H3CudaStreamHandle stream, H3Tensor *y, const H3Tensor *a,
   return cudaGetLastError ();
 }
 
+__global__ void
+multiply (float *y, const float *x, gint64 n)
+{
+  gint64 i = (gint64) blockIdx.x * THREADS + threadIdx.x;
+
+  if (i < n)
+    y[i] *= x[i];
+}
+
+cudaError_t
+h3_cuda_multiply (H3CudaStreamHandle stream, H3Tensor *y, const H3Tensor *x)
+{
+  gint64 n = h3_tensor_size (y);
+
+  if (n == 0)
+    return cudaSuccess;
+  multiply<<<blocks_for (n, THREADS), THREADS, 0, stream>>> (
+      (float *) y->data, (const float *) x->data, n);
+  return cudaGetLastError ();
+}
+
 template <typename T>
 __global__ void
 count_nonfinite (int *count, const T *x, gint64 n)

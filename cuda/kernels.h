@@ -71,6 +71,17 @@ cudaError_t h3_cuda_conv_transpose1d (H3CudaStreamHandle stream,
     const H3ConvTranspose1dArgs *args, const gfloat *weight);
 cudaError_t h3_cuda_snake_beta (H3CudaStreamHandle stream,
     const H3SnakeBetaArgs *args);
+cudaError_t h3_cuda_snake (H3CudaStreamHandle stream, const H3SnakeArgs *args);
+cudaError_t h3_cuda_multiply (H3CudaStreamHandle stream, H3Tensor *y,
+    const H3Tensor *x);
+cudaError_t h3_cuda_network_pixels (H3CudaStreamHandle stream,
+    const H3NetworkPixelsArgs *args);
+cudaError_t h3_cuda_conv3d (H3CudaStreamHandle stream,
+    const H3Conv3dArgs *args);
+/* @scratch: as many bytes as the former says */
+gsize h3_cuda_group_norm_scratch (const H3GroupNormArgs *args);
+cudaError_t h3_cuda_group_norm_silu (H3CudaStreamHandle stream,
+    const H3GroupNormArgs *args, gpointer scratch);
 cudaError_t h3_cuda_mean (H3CudaStreamHandle stream, H3Tensor *y,
     const H3Tensor *a, const H3Tensor *b, const H3Tensor *c);
 cudaError_t h3_cuda_interleave_clamp (H3CudaStreamHandle stream, H3Tensor *y,

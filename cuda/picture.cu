@@ -156,3 +156,43 @@ h3_cuda_emit_picture (H3CudaStreamHandle stream, const H3EmitPictureArgs *a,
   }
   return cudaGetLastError ();
 }
+
+/* The other way: a tile of frames, channels last. */
+typedef struct {
+  const guint8 *rgb;
+  int rows, cols; /* of a frame */
+  int y0, x0, height, width;
+  float mean[3], std[3];
+} Cut;
+
+__global__ void
+network_pixels (float *y, const __grid_constant__ Cut t, gint64 n)
+{
+  gint64 i = (gint64) blockIdx.x * blockDim.x + threadIdx.x;
+
+  if (i >= n)
+    return;
+  int c = i % 3, x = i / 3 % t.width, row = i / 3 / t.width % t.height;
+  gint64 frame = i / 3 / t.width / t.height;
+  guint8 v = t.rgb[((frame * t.rows + t.y0 + row) * t.cols + t.x0 + x) * 3 + c];
+  y[i] = __fdiv_rn (__fdiv_rn (v, 255.0f) - t.mean[c], t.std[c]);
+}
+
+cudaError_t
+h3_cuda_network_pixels (H3CudaStreamHandle stream, const H3NetworkPixelsArgs *a)
+{
+  const gint64 *from = a->rgb->shape, *to = a->y->shape;
+  gint64 n = h3_tensor_size (a->y);
+  Cut t = { (const guint8 *) a->rgb->data, (int) from[1], (int) from[2], a->y0,
+    a->x0, (int) to[1], (int) to[2] };
+
+  if (n == 0)
+    return cudaSuccess;
+  for (int i = 0; i < 3; i++) {
+    t.mean[i] = a->mean[i];
+    t.std[i] = a->std[i];
+  }
+  network_pixels<<<blocks_for (n, 256), 256, 0, stream>>> (
+      (float *) a->y->data, t, n);
+  return cudaGetLastError ();
+}

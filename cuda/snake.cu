@@ -82,6 +82,38 @@ h3_cuda_snake_beta (H3CudaStreamHandle stream, const H3SnakeBetaArgs *args)
   return cudaGetLastError ();
 }
 
+/* The encoder's (4.4): a line is a channel of a batch item. */
+__global__ void
+snake (float *y, const float *x, const float *a, const float *inv_a,
+    int channels, gint64 length)
+{
+  gint64 i = (gint64) blockIdx.x * THREADS + threadIdx.x;
+  int c = blockIdx.y % channels;
+
+  if (i >= length)
+    return;
+  i += blockIdx.y * length;
+  float v = x[i], s = sinf (a[c] * v);
+  y[i] = fmaf (inv_a[c], s * s, v);
+}
+
+cudaError_t
+h3_cuda_snake (H3CudaStreamHandle stream, const H3SnakeArgs *args)
+{
+  const gint64 *s = args->x->shape;
+  gint64 lines = s[0] * s[1];
+
+  if (h3_tensor_size (args->x) == 0)
+    return cudaSuccess;
+  if (lines > 65535)
+    return cudaErrorInvalidValue;
+  snake<<<dim3 (blocks_for (s[2], THREADS), lines), THREADS, 0, stream>>> (
+      (float *) args->y->data, (const float *) args->x->data,
+      (const float *) args->a->data, (const float *) args->inv_a->data, s[1],
+      s[2]);
+  return cudaGetLastError ();
+}
+
 /* y [L, B] = clamp (x [B, 1, L], -1, 1); a NaN compares false and stays */
 __global__ void
 interleave_clamp (float *y, const float *x, int channels, gint64 length)

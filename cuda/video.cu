@@ -164,12 +164,12 @@ h3_cuda_compose_tiles (H3CudaStreamHandle stream, const H3ComposeTilesArgs *a)
     a->tiles->shape[2], a->patch, a->patch_t };
 
   if (a->tiles->dtype != H3_DTYPE_F32 || !axis_init (&ay, a->axis_y) ||
-      !axis_init (&ax, a->axis_x) || 3 * s[1] > 65535 || s[2] > 65535)
+      !axis_init (&ax, a->axis_x) || s[0] * s[1] > 65535 || s[2] > 65535)
     return cudaErrorInvalidValue;
   if (h3_tensor_size (a->y) == 0)
     return cudaSuccess;
-  compose_tiles<<<dim3 (blocks_for (s[3], THREADS), s[2], 3 * s[1]), THREADS,
-      0, stream>>> ((float *) a->y->data, tiles, ay, ax, s[1],
+  compose_tiles<<<dim3 (blocks_for (s[3], THREADS), s[2], s[0] * s[1]),
+      THREADS, 0, stream>>> ((float *) a->y->data, tiles, ay, ax, s[1],
       a->first_frame, s[2], s[3], a->composition == H3_COMPOSITION_RAW);
   return cudaGetLastError ();
 }

@@ -109,15 +109,21 @@ h3_group_norm_silu (H3Stream *stream, const H3GroupNormArgs *args)
   static const gchar op[] = "group_norm_silu";
   gint64 c;
 
-  if (stream->error || !SHAPED ("x", args->x, KIND_F32, ANY, ANY, ANY, ANY))
+  if (stream->error || !present (stream, op, "x", args->x))
     return;
-  c = args->x->shape[3];
+  if (args->x->rank < 3) {
+    mismatch (stream, op, "x", args->x, KIND_F32, 3,
+        (gint64[]){ ANY, ANY, ANY });
+    return;
+  }
+  c = h3_tensor_cols (args->x);
   if (args->groups < 1 || c % args->groups) {
     refuse (stream, op, "%" G_GINT64_FORMAT " channels are not %d equal groups",
         c, args->groups);
     return;
   }
-  if (!same_shape (stream, op, "y", args->y, KIND_F32, args->x) ||
+  if (!same_shape (stream, op, "x", args->x, KIND_F32, args->x) ||
+      !same_shape (stream, op, "y", args->y, KIND_F32, args->x) ||
       !VECTOR ("the weight", args->weight, KIND_F32, c) ||
       !VECTOR ("the bias", args->bias, KIND_F32, c) ||
       !apart (stream, op, "x", args->y, args->x))

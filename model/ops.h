@@ -230,7 +230,7 @@ typedef struct {
  *   g = (x - mean) / sqrt (var + eps) * w[c] + b[c]
  * mean and biased variance over the pixels and the C / groups channels of c's
  * group
- * @y, @x: [F, H, W, C]; @weight, @bias: [C]
+ * @y, @x: [..., H, W, C]; @weight, @bias: [C]
  */
 typedef struct {
   H3Tensor *y;

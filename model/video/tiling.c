@@ -86,3 +86,25 @@ h3_video_frames (gint latent_frames)
   return H3_VIDEO_WINDOW_FRAMES * (latent_frames / H3_VIDEO_WINDOW_STEP) +
          rest[latent_frames % H3_VIDEO_WINDOW_STEP];
 }
+
+/* What a clip's last few frames make: the latents of the window after it. */
+#define TAIL_FRAMES H3_VIDEO_OVERLAP
+#define TAIL_LATENTS (H3_VIDEO_WINDOW - H3_VIDEO_WINDOW_STEP)
+
+gint
+h3_video_encoded_frames (gint frames)
+{
+  if (frames < TAIL_FRAMES)
+    return MIN (MAX (frames, 0), 1);
+  return (frames - TAIL_FRAMES) / H3_VIDEO_CLIP_LENGTH * H3_VIDEO_CLIP_LENGTH +
+         TAIL_FRAMES;
+}
+
+gint
+h3_video_encoded_latents (gint frames)
+{
+  if (frames < TAIL_FRAMES)
+    return MIN (MAX (frames, 0), 1);
+  return (frames - TAIL_FRAMES) / H3_VIDEO_CLIP_LENGTH * H3_VIDEO_WINDOW_STEP +
+         TAIL_LATENTS;
+}

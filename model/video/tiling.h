@@ -33,4 +33,9 @@ gboolean h3_tile_axis_init (H3TileAxis *axis, gint length, gint tile,
 gint h3_video_windows (gint latent_frames);
 gint h3_video_frames (gint latent_frames);
 
+/* The other way (9.1): how many of a clip's frames the encoder takes, from the
+ * first, and the latents they make. 1 of 1 .. 4, 17 k + 5 of more; 0 for none. */
+gint h3_video_encoded_frames (gint frames);
+gint h3_video_encoded_latents (gint frames);
+
 G_END_DECLS

@@ -2,7 +2,7 @@
 /* What the files of model/video/ share. */
 #pragma once
 
-#include "model/video/video-vae.h"
+#include "model/video/video-encoder.h"
 
 G_BEGIN_DECLS
 
@@ -41,6 +41,79 @@ struct _H3VideoVae {
  */
 gboolean h3_video_config_read (const gchar *path, H3VideoVaeConfig *config,
     gint *ffn_mult, gchar **tensors, GError **error);
+
+/* What @set's names begin with, and which of the two schemes they follow. */
+void h3_video_detect_naming (const H3TensorSet *set, const gchar **prefix,
+    H3Naming *naming);
+
+/* video-vae.md 3.1, 5. Weights lie as the convolution wants them: [Co, Kt, K, K,
+ * Ci]. */
+typedef struct {
+  H3Weight *weight; /* NULL: a block without shortcut, a level at the end */
+  H3Tensor *bias;
+} H3VideoConv;
+
+typedef struct {
+  H3Tensor *weight, *bias;
+} H3VideoNorm;
+
+typedef struct {
+  H3VideoNorm norm1, norm2;
+  H3VideoConv conv1, conv2;
+  H3VideoConv shortcut;
+} H3VideoResBlock;
+
+typedef struct {
+  H3VideoResBlock *blocks; /* [config.blocks] */
+  H3VideoConv down;
+} H3VideoLevel;
+
+struct _H3VideoEncoderModel {
+  gatomicrefcount refcount;
+  H3VideoEncoderConfig config;
+  H3VideoConv conv_in, conv_out, quant;
+  H3VideoNorm norm_out;
+  H3VideoLevel levels[H3_VIDEO_MAX_LEVELS];
+};
+
+/* Both dialects, from the configuration beside the @tensors that
+ * h3_video_config_read() named. */
+gboolean h3_video_encoder_config_read (const gchar *tensors,
+    H3VideoEncoderConfig *config, GError **error);
+
+/* What the network made of a clip so far, on the host: for each piece of it,
+ * [2 C, t, h, w], means before log-variances. */
+typedef struct {
+  gint channels; /* C */
+  gint64 plane;  /* h w */
+  GPtrArray *pieces;
+  gint length; /* t of all */
+} H3VideoMoments;
+
+void h3_video_moments_init (H3VideoMoments *moments, gint channels,
+    gint64 plane);
+void h3_video_moments_clear (H3VideoMoments *moments);
+/* Memory for the next @t latents, to be filled. NULL with H3_ERROR_NO_SPACE. */
+gfloat *h3_video_moments_add (H3VideoMoments *moments, gint t, GError **error);
+void h3_video_moments_reset (H3VideoMoments *moments);
+/* The normalised latents [C, T, h, w] (video-vae.md 10.2). NULL with an error.
+ * Free with g_free(). */
+gfloat *h3_video_posterior (const H3VideoMoments *moments,
+    const H3VideoVaeConfig *config, H3Posterior posterior, guint64 seed,
+    GError **error);
+
+/* Channels a level begins with. */
+static inline gint
+h3_video_level_in (const H3VideoEncoderConfig *config, gint level)
+{
+  return level ? config->channels[level - 1] : config->first;
+}
+
+static inline gboolean
+h3_video_level_shrinks (const H3VideoEncoderConfig *config, gint level)
+{
+  return config->space[level] > 1 || config->time[level] > 1;
+}
 
 /* Channels of a token's features; columns of proj_out; channels per head that
  * rotate, over 2. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The decoder's weights: names, shapes and row orders (video-vae.md 3.2). The
- * encoder's half of the file is never read. */
+ * encoder's half of the file is video-encoder-model.c's. */
 #include <string.h>
 
 #include "model/video/video-private.h"
@@ -25,26 +25,32 @@ source_clear (Source *source)
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Source, source_clear)
 
-/* The keys tell the scheme, whatever folder the file lies in. Without either
- * the official names are reported missing. */
-static void
-detect_naming (Source *source)
+/* The keys tell the scheme, whatever folder the file lies in. Without any of
+ * them the official names are reported missing. */
+void
+h3_video_detect_naming (const H3TensorSet *set, const gchar **prefix,
+    H3Naming *naming)
 {
   static const gchar *const prefixes[] = { "", "first_stage_model.", "vae." };
-  static const gchar *const keys[] = {
-    [H3_NAMING_OFFICIAL] = "decoder.x_embedder.weight",
-    [H3_NAMING_DIFFUSERS] = "decoder.proj_in.weight",
+  static const struct {
+    H3Naming naming;
+    const gchar *key;
+  } keys[] = {
+    { H3_NAMING_OFFICIAL, "decoder.x_embedder.weight" },
+    { H3_NAMING_DIFFUSERS, "decoder.proj_in.weight" },
+    { H3_NAMING_OFFICIAL, "encoder.down.0.block.0.conv1.weight" },
+    { H3_NAMING_DIFFUSERS, "encoder.down_blocks.0.resnets.0.conv1.weight" },
   };
 
-  source->prefix = "";
-  source->naming = H3_NAMING_OFFICIAL;
+  *prefix = "";
+  *naming = H3_NAMING_OFFICIAL;
   for (guint p = 0; p < G_N_ELEMENTS (prefixes); p++) {
     for (guint n = 0; n < G_N_ELEMENTS (keys); n++) {
-      g_autofree gchar *name = g_strconcat (prefixes[p], keys[n], NULL);
+      g_autofree gchar *name = g_strconcat (prefixes[p], keys[n].key, NULL);
 
-      if (h3_tensor_set_has (source->set, name)) {
-        source->prefix = prefixes[p];
-        source->naming = n;
+      if (h3_tensor_set_has (set, name)) {
+        *prefix = prefixes[p];
+        *naming = keys[n].naming;
         return;
       }
     }
@@ -78,7 +84,7 @@ source_open (Source *source, const H3Checkpoint *checkpoint, GError **error)
   if (!source->set)
     return FALSE;
   source->loader = h3_loader_new (source->set, "MiniMax H3 video decoder");
-  detect_naming (source);
+  h3_video_detect_naming (source->set, &source->prefix, &source->naming);
   ignore_other_half (source);
   return TRUE;
 }

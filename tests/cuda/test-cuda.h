@@ -7,5 +7,6 @@
 void add_rows_tests (void);
 void add_matrix_tests (void);
 void add_media_tests (void);
+void add_encode_tests (void);
 void add_device_tests (void);
 void add_vision_tests (void);

@@ -145,6 +145,7 @@ main (int argc, char **argv)
   add_rows_tests ();
   add_matrix_tests ();
   add_media_tests ();
+  add_encode_tests ();
   add_vision_tests ();
   return g_test_run ();
 }

@@ -181,5 +181,6 @@ main (int argc, char **argv)
   add_golden_tests ();
   add_stream_tests ();
   add_load_tests ();
+  add_encoder_tests ();
   return g_test_run ();
 }

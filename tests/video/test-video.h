@@ -41,3 +41,4 @@ void add_oracle_tests (void);
 void add_golden_tests (void);
 void add_stream_tests (void);
 void add_load_tests (void);
+void add_encoder_tests (void);
