@@ -201,9 +201,10 @@ static H3Tensor *
 encode (GstH3TextEnc *self, const gchar *text, gsize size, const H3Stop *stop,
     GError **error)
 {
-  H3Presentation presentation = {
+  g_auto (H3Presentation) presentation = {
     NULL,
   };
+  H3TextInput input;
   H3Tensor *embeds = NULL;
   TextModels *models = gst_h3_common_acquire (&self->common, stop, error);
 
@@ -212,15 +213,14 @@ encode (GstH3TextEnc *self, const gchar *text, gsize size, const H3Stop *stop,
   if (!self->stream &&
       !(self->stream = h3_stream_new (self->common.device, error)))
     return NULL;
-  if (!h3_presentation_t2va (models->tokenizer, text, size, max_tokens (self),
-          &presentation, error))
+  if (!h3_presentation_init (&presentation, models->tokenizer, NULL, 0, text,
+          size, max_tokens (self), error))
     return NULL;
+  input = h3_presentation_input (&presentation, NULL);
   h3_stream_set_stop (self->stream, stop);
-  embeds = h3_text_model_encode (models->text, self->stream,
-      (const gint32 *) presentation.ids->data, presentation.ids->len, stop,
-      NULL, error);
+  embeds = h3_text_model_encode (models->text, self->stream, &input, stop, NULL,
+      error);
   h3_stream_set_stop (self->stream, NULL);
-  h3_presentation_clear (&presentation);
   return embeds;
 }
 

@@ -143,27 +143,39 @@ check_counts (const guint count[G_N_ELEMENTS (kinds)], guint n, GError **error)
 }
 
 gboolean
-h3_conditions_check (const H3Condition *conditions, guint n,
-    const H3Geometry *geometry, GError **error)
+h3_condition_kinds_check (const H3ConditionKind *list, guint n, GError **error)
 {
   guint count[G_N_ELEMENTS (kinds)] = { 0 };
 
   for (guint i = 0; i < n; i++) {
-    if (conditions[i].kind >= G_N_ELEMENTS (kinds)) {
+    if (list[i] >= G_N_ELEMENTS (kinds)) {
       g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
-          "condition %u is of no known kind (%d)", i + 1, conditions[i].kind);
+          "condition %u is of no known kind (%d)", i + 1, list[i]);
       return FALSE;
     }
-    count[conditions[i].kind]++;
+    count[list[i]]++;
   }
   if (!check_counts (count, n, error))
     return FALSE;
-  if (n == 2 && conditions[0].kind == H3_CONDITION_LAST_FRAME &&
-      conditions[1].kind == H3_CONDITION_FIRST_FRAME) {
+  if (n == 2 && list[0] == H3_CONDITION_LAST_FRAME &&
+      list[1] == H3_CONDITION_FIRST_FRAME) {
     g_set_error_literal (error, H3_ERROR, H3_ERROR_FORMAT,
         "the last frame was given before the first");
     return FALSE;
   }
+  return TRUE;
+}
+
+gboolean
+h3_conditions_check (const H3Condition *conditions, guint n,
+    const H3Geometry *geometry, GError **error)
+{
+  g_autofree H3ConditionKind *list = g_new (H3ConditionKind, n);
+
+  for (guint i = 0; i < n; i++)
+    list[i] = conditions[i].kind;
+  if (!h3_condition_kinds_check (list, n, error))
+    return FALSE;
   for (guint i = 0; i < n; i++)
     if (!check_shape (&conditions[i], i, geometry, error))
       return FALSE;

@@ -46,11 +46,19 @@ typedef struct {
 const gchar *h3_condition_name (H3ConditionKind kind);
 
 /**
+ * h3_condition_kinds_check:
+ *
+ * packing.md 6.1, 6.2, 10: a first frame, a last one or both in that order; or
+ * references, at most 9 pictures, 3 clips, 3 sounds, 12 in all, not sounds alone;
+ * not both. H3_ERROR_FORMAT, with counts.
+ */
+gboolean h3_condition_kinds_check (const H3ConditionKind *kinds, guint n,
+    GError **error);
+
+/**
  * h3_conditions_check:
  *
- * packing.md 6.1, 6.2, 10: a first frame, a last one or both in that order, on
- * the target's canvas; or references, at most 9 pictures, 3 clips, 3 sounds, 12
- * in all, not sounds alone; not both. Shapes that no encoder makes are refused,
+ * Their kinds, and shapes: keyframes have the target's canvas. Shapes that no encoder makes are refused,
  * and tensors that do not have the shape they say. H3_ERROR_FORMAT, with counts.
  */
 gboolean h3_conditions_check (const H3Condition *conditions, guint n,

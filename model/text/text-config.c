@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/text/text-config.h"
 
-/* Far above any model, and products of three stay below 2^63. */
-#define MAX_DIMENSION (1 << 20)
-
 static const H3TextConfig released = {
   .hidden = 5120,
   .layers = 64,
@@ -36,7 +33,7 @@ read_dimensions (const H3Config *file, H3TextConfig *config, GError **error)
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (dimensions); i++) {
-    if (!h3_config_get_int (file, dimensions[i].key, 1, MAX_DIMENSION,
+    if (!h3_config_get_int (file, dimensions[i].key, 1, H3_TEXT_MAX_DIMENSION,
             dimensions[i].value, error))
       return FALSE;
   }
@@ -60,7 +57,7 @@ read_rope (const H3Config *file, H3TextConfig *config, GError **error)
       !h3_config_get_ints (file,
           v5 ? "text_config.rope_parameters.mrope_section"
              : "text_config.rope_scaling.mrope_section",
-          1, MAX_DIMENSION, config->mrope_section, &n, error) ||
+          1, H3_TEXT_MAX_DIMENSION, config->mrope_section, &n, error) ||
       !h3_config_get_bool (file,
           v5 ? "text_config.rope_parameters.mrope_interleaved"
              : "text_config.rope_scaling.mrope_interleaved",
@@ -147,11 +144,9 @@ h3_text_config_read (const H3Config *file, H3TextConfig *config, GError **error)
          check_rope (file, config, error);
 }
 
-/* Compares *@value with dimension @axis of a stored matrix or vector, divided
- * by @unit. */
-static void
-check_dimension (H3Loader *loader, const H3Config *file, const gchar *key,
-    const gchar *name, guint axis, gint unit, gint *value)
+void
+h3_text_config_check_dimension (H3Loader *loader, const H3Config *file,
+    const gchar *key, const gchar *name, guint axis, gint unit, gint *value)
 {
   guint64 shape[H3_STORED_MAX_RANK];
   guint rank;
@@ -161,7 +156,7 @@ check_dimension (H3Loader *loader, const H3Config *file, const gchar *key,
       !h3_loader_shape (loader, name, shape, &rank))
     return;
   if (axis >= rank || shape[axis] == 0 || shape[axis] % unit != 0 ||
-      shape[axis] / unit > MAX_DIMENSION) {
+      shape[axis] / unit > H3_TEXT_MAX_DIMENSION) {
     h3_loader_problem (loader,
         "tensor %s: its shape gives no %s (dimension %u must be a positive "
         "multiple of %d)",
@@ -201,7 +196,34 @@ h3_text_config_check_shapes (H3Loader *loader, const H3Config *file,
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (checks); i++)
-    check_dimension (loader, file, checks[i].key, checks[i].name,
+    h3_text_config_check_dimension (loader, file, checks[i].key, checks[i].name,
         checks[i].axis, checks[i].per_head ? config->head_dim : 1,
         checks[i].value);
+}
+
+static H3Config *
+open_config (const gchar *path, GError **error)
+{
+  g_autofree gchar *dir = g_file_test (path, G_FILE_TEST_IS_DIR)
+                              ? g_strdup (path)
+                              : g_path_get_dirname (path);
+  g_autofree gchar *file = g_build_filename (dir, "config.json", NULL);
+
+  return h3_config_open (file, error);
+}
+
+gboolean
+h3_text_open (const H3Checkpoint *checkpoint, H3Config **file,
+    H3TensorSet **set, GError **error)
+{
+  const gchar *path =
+      h3_checkpoint_path (checkpoint, H3_COMPONENT_TEXT_ENCODER, error);
+
+  if (!path)
+    return FALSE;
+  *file = open_config (path, error);
+  if (!*file)
+    return FALSE;
+  *set = h3_tensor_set_open (path, error);
+  return *set != NULL;
 }

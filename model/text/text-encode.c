@@ -8,6 +8,9 @@
  *     h = h + Wo softmax (q kᵀ / sqrt (head_dim) + causal) v
  *     m = RMSNorm (h, post_attention_layernorm)
  *     h = h + Wdown (silu (Wgate m) * (Wup m))
+ *     h[pads] = h[pads] + deepstack_l        in the first layers
+ *
+ * At the pads the vision tower's tokens stand in for E[id].
  *
  * The residual stream h is float32: it reaches 1e5 (text-encoder.md 7). */
 #include <math.h>
@@ -27,6 +30,7 @@ typedef struct {
 typedef struct {
   H3Tensor *h;            /* [n, hidden] float32 */
   H3Tensor *ids;          /* [n] int32 */
+  H3Tensor *pads;         /* [n_pads] int32, or NULL */
   H3Tensor *cos, *sin;    /* [n, head_dim / 2] float32 */
   H3Tensor *normed;       /* [n, hidden] */
   H3Tensor *qkv;          /* [n, (heads + 2 kv_heads) head_dim] */
@@ -50,6 +54,7 @@ pass_clear (Pass *pass)
   g_clear_pointer (&pass->chunks, g_free);
   g_clear_pointer (&pass->h, h3_tensor_unref);
   g_clear_pointer (&pass->ids, h3_tensor_unref);
+  g_clear_pointer (&pass->pads, h3_tensor_unref);
   g_clear_pointer (&pass->cos, h3_tensor_unref);
   g_clear_pointer (&pass->sin, h3_tensor_unref);
   g_clear_pointer (&pass->normed, h3_tensor_unref);
@@ -84,20 +89,63 @@ check_ids (const H3TextConfig *config, const gint32 *ids, gint n,
   return TRUE;
 }
 
-/* angle = fp32 (inv_j * position), inv_j = theta^(-2 j / head_dim). In text all
- * three axes of a position are the row's index, so that the sections of the
- * frequencies do not show. */
+static gboolean
+check_vision (const H3TextConfig *config, const H3TextInput *input,
+    GError **error)
+{
+  const H3VisionFeatures *vision = input->vision;
+
+  if ((vision ? vision->n : 0) != input->n_pads) {
+    g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
+        "%d vision tokens for %d places in the text", vision ? vision->n : 0,
+        input->n_pads);
+    return FALSE;
+  }
+  if (vision && h3_tensor_cols (vision->tokens) != config->hidden) {
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "vision tokens of %" G_GINT64_FORMAT
+        " channels, the text encoder has %d: they are another model's",
+        h3_tensor_cols (vision->tokens), config->hidden);
+    return FALSE;
+  }
+  for (gint i = 0; i < input->n_pads; i++) {
+    if (input->pads[i] < (i > 0 ? input->pads[i - 1] + 1 : 0) ||
+        input->pads[i] >= input->n) {
+      g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
+          "vision token %d is to be in row %d of %d, after row %d", i,
+          input->pads[i], input->n, i > 0 ? input->pads[i - 1] : -1);
+      return FALSE;
+    }
+  }
+  return TRUE;
+}
+
+/* Which of (t, h, w) turns frequency @j: the sections are interleaved, as far as
+ * those of h and w reach. */
+static gint
+axis_of (const H3TextConfig *config, gint j)
+{
+  const gint axis = j % 3;
+
+  return axis > 0 && j < 3 * config->mrope_section[axis] ? axis : 0;
+}
+
+/* angle = fp32 (inv_j * position), inv_j = theta^(-2 j / head_dim). */
 static void
-fill_rope (const H3TextConfig *config, gint n, gfloat *cosines, gfloat *sines)
+fill_rope (const H3TextConfig *config, const H3TextInput *input,
+    gfloat *cosines, gfloat *sines)
 {
   const gint frequencies = config->head_dim / 2;
 
   for (gint j = 0; j < frequencies; j++) {
     const gfloat exponent = (gfloat) (2 * j) / config->head_dim;
     const gfloat inv = 1.0f / (gfloat) pow (config->rope_theta, exponent);
+    const gint axis = axis_of (config, j);
 
-    for (gint i = 0; i < n; i++) {
-      const gfloat angle = inv * (gfloat) i;
+    for (gint i = 0; i < input->n; i++) {
+      const gint32 position =
+          input->positions ? input->positions[3 * (gsize) i + axis] : i;
+      const gfloat angle = inv * (gfloat) position;
 
       cosines[(gsize) i * frequencies + j] = cos (angle);
       sines[(gsize) i * frequencies + j] = sin (angle);
@@ -106,10 +154,10 @@ fill_rope (const H3TextConfig *config, gint n, gfloat *cosines, gfloat *sines)
 }
 
 static gboolean
-make_rope (Pass *pass, const H3TextConfig *config, H3Device *device, gint n,
-    GError **error)
+make_rope (Pass *pass, const H3TextConfig *config, H3Device *device,
+    const H3TextInput *input, GError **error)
 {
-  const gint64 shape[] = { n, config->head_dim / 2 };
+  const gint64 shape[] = { input->n, config->head_dim / 2 };
   const gsize size = shape[0] * shape[1];
   g_autofree gfloat *host = g_try_new (gfloat, 2 * size);
 
@@ -117,10 +165,10 @@ make_rope (Pass *pass, const H3TextConfig *config, H3Device *device, gint n,
     g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
         "no memory for the rotations of %d tokens: %" G_GSIZE_FORMAT
         " bytes are needed",
-        n, 2 * size * sizeof (gfloat));
+        input->n, 2 * size * sizeof (gfloat));
     return FALSE;
   }
-  fill_rope (config, n, host, host + size);
+  fill_rope (config, input, host, host + size);
   pass->cos =
       h3_tensor_new_from_host (device, H3_DTYPE_F32, 2, shape, host, error);
   if (!pass->cos)
@@ -147,9 +195,10 @@ make_chunks (Pass *pass, gint n)
 }
 
 static gboolean
-pass_init (Pass *pass, const H3TextConfig *config, H3Device *device, gint n,
-    GError **error)
+pass_init (Pass *pass, const H3TextConfig *config, H3Device *device,
+    const H3TextInput *input, GError **error)
 {
+  const gint n = input->n;
   const H3DType act = device->act_dtype;
   const gint64 q_width = (gint64) config->heads * config->head_dim;
   const gint64 kv_width = (gint64) config->kv_heads * config->head_dim;
@@ -177,8 +226,16 @@ pass_init (Pass *pass, const H3TextConfig *config, H3Device *device, gint n,
   if (!pass->ids)
     return FALSE;
   pass->bad = h3_tensor_new_1d (device, H3_DTYPE_I32, 1, error);
-  if (!pass->bad || !make_rope (pass, config, device, n, error))
+  if (!pass->bad || !make_rope (pass, config, device, input, error))
     return FALSE;
+  if (input->vision) {
+    const gint64 shape[] = { input->n_pads };
+
+    pass->pads = h3_tensor_new_from_host (device, H3_DTYPE_I32, 1, shape,
+        input->pads, error);
+    if (!pass->pads)
+      return FALSE;
+  }
   make_chunks (pass, n);
   return TRUE;
 }
@@ -292,8 +349,9 @@ tap_hidden (const H3Tap *tap, guint k, const H3Tensor *h)
 }
 
 static gboolean
-run_layers (const H3TextModel *model, Pass *pass, H3Stream *stream,
-    const H3Stop *stop, const H3Tap *tap, GError **error)
+run_layers (const H3TextModel *model, Pass *pass,
+    const H3VisionFeatures *vision, H3Stream *stream, const H3Stop *stop,
+    const H3Tap *tap, GError **error)
 {
   tap_hidden (tap, 0, pass->h);
   for (guint i = 0; i < H3_TEXT_LAYERS; i++) {
@@ -301,6 +359,8 @@ run_layers (const H3TextModel *model, Pass *pass, H3Stream *stream,
       return FALSE;
     run_attention (&model->config, &model->layers[i], pass, stream);
     run_mlp (&model->config, &model->layers[i], pass, stream);
+    if (vision && i < vision->n_deepstack)
+      h3_add_rows (stream, pass->h, vision->deepstack[i], pass->pads);
     tap_hidden (tap, i + 1, pass->h);
   }
   return TRUE;
@@ -346,22 +406,26 @@ check_finite (Pass *pass, H3Stream *stream, const gint32 *ids, GError **error)
 }
 
 H3Tensor *
-h3_text_model_encode (H3TextModel *model, H3Stream *stream, const gint32 *ids,
-    gint n, const H3Stop *stop, const H3Tap *tap, GError **error)
+h3_text_model_encode (H3TextModel *model, H3Stream *stream,
+    const H3TextInput *input, const H3Stop *stop, const H3Tap *tap,
+    GError **error)
 {
   g_auto (Pass) pass = { 0 };
 
-  if (!check_ids (&model->config, ids, n, error) ||
-      !pass_init (&pass, &model->config, stream->device, n, error))
+  if (!check_ids (&model->config, input->ids, input->n, error) ||
+      !check_vision (&model->config, input, error) ||
+      !pass_init (&pass, &model->config, stream->device, input, error))
     return NULL;
 
-  h3_upload (stream, pass.ids, ids);
+  h3_upload (stream, pass.ids, input->ids);
   h3_embedding (stream, pass.h, model->embed_tokens, pass.ids);
-  if (!run_layers (model, &pass, stream, stop, tap, error)) {
+  if (input->vision)
+    h3_scatter_rows (stream, pass.h, input->vision->tokens, pass.pads);
+  if (!run_layers (model, &pass, input->vision, stream, stop, tap, error)) {
     h3_stream_synchronize (stream, NULL); /* before its memory goes */
     return NULL;
   }
-  if (!check_finite (&pass, stream, ids, error))
+  if (!check_finite (&pass, stream, input->ids, error))
     return NULL;
   return g_steal_pointer (&pass.h);
 }

@@ -174,34 +174,16 @@ read_tensors (H3Loader *loader, H3TextModel *model, GError **error)
   return h3_loader_finish (loader, error);
 }
 
-static H3Config *
-open_config (const gchar *path, GError **error)
-{
-  g_autofree gchar *dir = g_file_test (path, G_FILE_TEST_IS_DIR)
-                              ? g_strdup (path)
-                              : g_path_get_dirname (path);
-  g_autofree gchar *file = g_build_filename (dir, "config.json", NULL);
-
-  return h3_config_open (file, error);
-}
-
 /* Opens the component and makes the dry run; the loader is ready to begin. */
 static H3Loader *
 plan (const H3Checkpoint *checkpoint, H3TextModel *model, H3TensorSet **set,
     GError **error)
 {
-  const gchar *path =
-      h3_checkpoint_path (checkpoint, H3_COMPONENT_TEXT_ENCODER, error);
   g_autoptr (H3Config) file = NULL;
   g_autoptr (H3Loader) loader = NULL;
 
-  if (!path)
-    return NULL;
-  file = open_config (path, error);
-  if (!file || !h3_text_config_read (file, &model->config, error))
-    return NULL;
-  *set = h3_tensor_set_open (path, error);
-  if (!*set)
+  if (!h3_text_open (checkpoint, &file, set, error) ||
+      !h3_text_config_read (file, &model->config, error))
     return NULL;
 
   loader = h3_loader_new (*set, what);

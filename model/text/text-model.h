@@ -5,7 +5,7 @@
 
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/loader.h"
-#include "model/tap.h"
+#include "model/text/vision-model.h"
 
 G_BEGIN_DECLS
 
@@ -39,15 +39,31 @@ guint64 h3_text_model_workspace (const H3TextConfig *config,
     const H3Device *device, gint n);
 
 /**
+ * H3TextInput: a request, as h3_presentation_init() gives it
+ * @ids: [n] token ids, each below the vocabulary's size
+ * @positions: [n][3] (t, h, w), not negative; NULL: row i is at (i, i, i), which
+ *   is a request without pictures
+ * @vision: NULL without pictures and clips
+ * @pads: [vision->n] rows whose embeddings the tower's tokens replace, ascending
+ */
+typedef struct {
+  const gint32 *ids;
+  gint n;
+  const gint32 *positions;
+  const H3VisionFeatures *vision;
+  const gint32 *pads;
+  gint n_pads;
+} H3TextInput;
+
+/**
  * h3_text_model_encode:
- * @ids: @n token ids, each below the vocabulary's size
  * @tap: "hidden.0" (embeddings) to "hidden.50"
  *
  * Returns: [n, hidden] in float32 residual precision: the state after layer 50,
  *   not normalised; NULL with an error. Synchronised when this returns.
  */
 H3Tensor *h3_text_model_encode (H3TextModel *model, H3Stream *stream,
-    const gint32 *ids, gint n, const H3Stop *stop, const H3Tap *tap,
+    const H3TextInput *input, const H3Stop *stop, const H3Tap *tap,
     GError **error);
 
 G_END_DECLS

@@ -256,7 +256,7 @@ run_encode (Bench *b, gpointer data)
   Encode *e = data;
   GError *error = NULL;
   g_autoptr (H3Tensor) state = h3_text_model_encode (e->model, b->stream,
-      e->ids, e->n, NULL, NULL, &error);
+      &(H3TextInput){ .ids = e->ids, .n = e->n }, NULL, NULL, &error);
 
   must (state != NULL, error);
 }

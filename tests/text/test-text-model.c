@@ -78,8 +78,8 @@ encode (H3TextModel *model, const gint32 *ids, gint n)
 {
   g_autoptr (H3Stream) stream = new_stream ();
   g_autoptr (GError) error = NULL;
-  g_autoptr (H3Tensor) state =
-      h3_text_model_encode (model, stream, ids, n, NULL, NULL, &error);
+  g_autoptr (H3Tensor) state = h3_text_model_encode (model, stream,
+      &(H3TextInput){ .ids = ids, .n = n }, NULL, NULL, &error);
 
   g_assert_no_error (error);
   g_assert_cmpint (state->rank, ==, 2);
@@ -130,7 +130,8 @@ test_hidden_states (void)
   gsize n;
 
   ids = h3_test_golden_ints ("text_encoder.safetensors", "input_ids", &n);
-  state = h3_text_model_encode (model, stream, ids, n, NULL, &tap, &error);
+  state = h3_text_model_encode (model, stream,
+      &(H3TextInput){ .ids = ids, .n = n }, NULL, &tap, &error);
   g_assert_no_error (error);
   g_assert_cmpuint (taps.next, ==, H3_TEXT_LAYERS + 1);
   g_assert_cmpuint (taps.compared, ==, 6);
@@ -141,18 +142,17 @@ present (const H3Checkpoint *checkpoint, const gchar *prompt)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (H3Tokenizer) tokenizer = NULL;
-  H3Presentation presentation;
+  g_auto (H3Presentation) presentation = { NULL };
   const gchar *dir =
       h3_checkpoint_path (checkpoint, H3_COMPONENT_TOKENIZER, &error);
 
   g_assert_no_error (error);
   tokenizer = h3_tokenizer_load (dir, &error);
   g_assert_no_error (error);
-  h3_presentation_t2va (tokenizer, prompt, strlen (prompt), 4096, &presentation,
-      &error);
+  h3_presentation_init (&presentation, tokenizer, NULL, 0, prompt,
+      strlen (prompt), 4096, &error);
   g_assert_no_error (error);
-  g_array_unref (presentation.tags);
-  return presentation.ids;
+  return g_steal_pointer (&presentation.ids);
 }
 
 static gchar *
@@ -221,6 +221,8 @@ test_demo_requests (void)
 
 static const gint32 some_ids[] = { 32, 469, 436, 438, 479, 455, 13, 0, 527, 480,
   220 };
+static const H3TextInput some_input = { .ids = some_ids,
+  .n = G_N_ELEMENTS (some_ids) };
 
 static void
 test_diffusers_layout (void)
@@ -314,7 +316,7 @@ test_cancel (void)
     const H3Tap tap = { count_taps, &taps };
 
     g_assert_null (
-        h3_text_model_encode (model, stream, some_ids, n, &stop, &tap, &error));
+        h3_text_model_encode (model, stream, &some_input, &stop, &tap, &error));
     g_assert_error (error, H3_ERROR, H3_ERROR_CANCELLED);
     g_clear_error (&error);
     g_assert_cmpuint (taps, ==, allowed + 1); /* embeddings and layers */
@@ -410,8 +412,9 @@ test_bad_ids (void)
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
     g_autoptr (GError) error = NULL;
 
-    g_assert_null (h3_text_model_encode (model, stream, cases[i].ids,
-        cases[i].n, NULL, NULL, &error));
+    g_assert_null (h3_text_model_encode (model, stream,
+        &(H3TextInput){ .ids = cases[i].ids, .n = cases[i].n }, NULL, NULL,
+        &error));
     h3_test_assert_h3_error (error, H3_ERROR_FORMAT, cases[i].says);
   }
 }
@@ -703,8 +706,7 @@ test_not_finite (void)
   fill_tensor (dir, "model.language_model.layers.30.mlp.down_proj.weight",
       0x7f7f); /* 3.4e38 */
   model = load (dir);
-  state = h3_text_model_encode (model, stream, some_ids,
-      G_N_ELEMENTS (some_ids), NULL, NULL, &error);
+  state = h3_text_model_encode (model, stream, &some_input, NULL, NULL, &error);
   g_assert_null (state);
   h3_test_assert_h3_error (error, H3_ERROR_NUMERIC, "row 0", "id 32");
   h3_test_remove_tree (root);

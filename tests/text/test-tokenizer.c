@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The tokenizer and the presentation, against golden ids and bad input. */
+/* The tokenizer, against golden ids and bad input. */
 #include <glib/gstdio.h>
 #include <json-glib/json-glib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "model/text/presentation.h"
+#include "model/text/tokenizer.h"
 #include "tests/text/text-tests.h"
 #include "tests/tools/h3-test.h"
 
@@ -576,57 +576,6 @@ test_missing_files (void)
   g_assert_cmpint (g_rmdir (dir), ==, 0);
 }
 
-static void
-test_presentation (void)
-{
-  g_autoptr (H3Tokenizer) tokenizer = load_tiny ();
-  H3Presentation presentation = { NULL };
-  g_autofree gchar *ids = NULL;
-  g_autoptr (GError) error = NULL;
-
-  g_assert_true (h3_presentation_t2va (tokenizer, "a<|image_pad|>b", 15, 3,
-      &presentation, &error));
-  g_assert_no_error (error);
-  ids = ids_to_string (presentation.ids);
-  g_assert_cmpstr (ids, ==, "64 492 65"); /* typed: an ordinary row */
-  g_assert_cmpuint (presentation.tags->len, ==, 3);
-  for (guint i = 0; i < 3; i++)
-    g_assert_cmpint (g_array_index (presentation.tags, gint32, i), ==, 1);
-  h3_presentation_clear (&presentation);
-
-  /* white space alone is a prompt */
-  g_assert_true (
-      h3_presentation_t2va (tokenizer, "  ", 2, 10, &presentation, &error));
-  g_assert_no_error (error);
-  h3_presentation_clear (&presentation);
-  h3_presentation_clear (&presentation);
-}
-
-static void
-test_presentation_errors (void)
-{
-  g_autoptr (H3Tokenizer) tokenizer = load_tiny ();
-  H3Presentation presentation = { NULL };
-  g_autoptr (GError) error = NULL;
-
-  g_assert_false (
-      h3_presentation_t2va (tokenizer, "", 0, 10, &presentation, &error));
-  g_assert_error (error, H3_ERROR, H3_ERROR_FORMAT);
-  g_clear_error (&error);
-
-  g_assert_false (
-      h3_presentation_t2va (tokenizer, "1234567", 7, 6, &presentation, &error));
-  g_assert_error (error, H3_ERROR, H3_ERROR_FORMAT);
-  g_assert_nonnull (strstr (error->message, "7 tokens"));
-  g_assert_nonnull (strstr (error->message, "at most 6"));
-  g_clear_error (&error);
-
-  g_assert_false (
-      h3_presentation_t2va (tokenizer, "a\xff", 2, 6, &presentation, &error));
-  g_assert_error (error, H3_ERROR, H3_ERROR_FORMAT);
-  g_assert_null (presentation.ids);
-}
-
 void
 add_tokenizer_tests (void)
 {
@@ -644,6 +593,4 @@ add_tokenizer_tests (void)
   g_test_add_func ("/text/tokenizer/deep-json", test_deep_json);
   g_test_add_func ("/text/tokenizer/mutations", test_mutations);
   g_test_add_func ("/text/tokenizer/missing-files", test_missing_files);
-  g_test_add_func ("/text/presentation/t2va", test_presentation);
-  g_test_add_func ("/text/presentation/errors", test_presentation_errors);
 }

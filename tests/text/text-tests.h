@@ -5,4 +5,6 @@
 #include <glib.h>
 
 void add_splitter_tests (void);
+void add_presentation_tests (void);
 void add_tokenizer_tests (void);
+void add_vision_size_tests (void);

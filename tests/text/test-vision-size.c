@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "tests/text/text-tests.h"
+
+void
+add_vision_size_tests (void)
+{
+}
