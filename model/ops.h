@@ -91,10 +91,10 @@ typedef struct {
 typedef struct {
   H3Tensor *qkv;
   guint heads, kv_heads, head_dim;
-  gboolean no_norm;
   const H3Tensor *q_norm, *k_norm;
   gfloat eps;
   const H3Tensor *cos, *sin;
+  gboolean no_norm;
 } H3QkNormRopeArgs;
 
 /**
