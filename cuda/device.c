@@ -312,6 +312,38 @@ download (H3Stream *stream, gpointer dst, const H3Tensor *src)
             ((H3CudaStream *) stream)->handle));
 }
 
+static gpointer
+event_new (H3Stream *stream)
+{
+  cudaEvent_t event = NULL;
+
+  if (!h3_cuda_enter (stream) ||
+      !h3_cuda_ok (stream, "creating an event",
+          cudaEventCreateWithFlags (&event, cudaEventDisableTiming)))
+    return NULL;
+  if (h3_cuda_ok (stream, "recording an event",
+          cudaEventRecord (event, ((H3CudaStream *) stream)->handle)))
+    return event;
+  cudaEventDestroy (event);
+  return NULL;
+}
+
+static void
+event_wait (H3Stream *stream, gpointer event)
+{
+  if (h3_cuda_enter (stream))
+    h3_cuda_ok (stream, "waiting for an event",
+        cudaStreamWaitEvent (((H3CudaStream *) stream)->handle, event, 0));
+}
+
+/* One that was not reached yet goes when it is. */
+static void
+event_free (H3Device *device, gpointer event)
+{
+  if (cudaSetDevice (device->ordinal) == cudaSuccess)
+    cudaEventDestroy (event);
+}
+
 /* ---- operations: the launchers, with the stream's errors ---- */
 
 #define HANDLE(stream) (((H3CudaStream *) (stream))->handle)
@@ -319,12 +351,14 @@ download (H3Stream *stream, gpointer dst, const H3Tensor *src)
   if (h3_cuda_enter (stream))                                                  \
   h3_cuda_ok (stream, name, call)
 
+/* The addresses say which devices they are of: the elements copy from another
+ * GPU's memory with it, too. */
 static void
 copy (H3Stream *stream, H3Tensor *dst, const H3Tensor *src)
 {
   if (dst->dtype == src->dtype) {
     RUN ("copy", cudaMemcpyAsync (dst->data, src->data, dst->bytes,
-                     cudaMemcpyDeviceToDevice, HANDLE (stream)));
+                     cudaMemcpyDefault, HANDLE (stream)));
   } else {
     RUN ("copy", h3_cuda_convert (HANDLE (stream), dst->dtype, dst->data,
                      src->dtype, src->data, h3_tensor_size (dst), 1));
@@ -646,6 +680,9 @@ const H3DeviceOps h3_cuda_ops = {
   .stream_synchronize = stream_synchronize,
   .upload = upload,
   .download = download,
+  .event_new = event_new,
+  .event_wait = event_wait,
+  .event_free = event_free,
   .finalize = finalize,
   .copy = copy,
   .scale = scale,

@@ -154,7 +154,6 @@ gst_h3_decoder_open_clip (GstH3Decoder *self, GError **error)
 {
   GstH3DecoderClass *klass = GST_H3_DECODER_GET_CLASS (self);
   const GstStructure *job = gst_h3_buffer_get_job (self->input);
-  H3Device *device = self->common.device;
   gint64 dim[GST_H3_MAX_RANK];
   guint64 number = self->clips, workspace;
   guint rank = gst_h3_latent_info_shape (&self->info, dim);
@@ -162,8 +161,12 @@ gst_h3_decoder_open_clip (GstH3Decoder *self, GError **error)
   g_autofree gchar *text = NULL;
   g_autoptr (H3Tensor) latent = NULL;
 
-  latent = gst_h3_tensor_from_buffer (self->input, device, H3_DTYPE_F32, rank,
-      dim, "latent", error);
+  if (!self->stream &&
+      !(self->stream = h3_stream_new (self->common.device, error)))
+    return FALSE;
+  h3_stream_set_stop (self->stream, &self->stop);
+  latent = gst_h3_tensor_from_buffer (self->input, self->stream, H3_DTYPE_F32,
+      rank, dim, "latent", error);
   if (!latent)
     return FALSE;
   model = gst_h3_common_acquire (&self->common, &self->stop, error);
@@ -173,9 +176,6 @@ gst_h3_decoder_open_clip (GstH3Decoder *self, GError **error)
   workspace = klass->workspace (self, &self->info);
   if (!gst_h3_common_check_workspace (&self->common, workspace, error))
     return FALSE;
-  if (!self->stream && !(self->stream = h3_stream_new (device, error)))
-    return FALSE;
-  h3_stream_set_stop (self->stream, &self->stop);
   gst_h3_decoder_place_clip (self, self->input);
   if (!klass->begin (self, model, latent, &self->total_units, error))
     return FALSE;

@@ -454,15 +454,15 @@ gst_h3_conditions_match (const GstH3Conditions *conditions,
 }
 
 static H3Tensor *
-to_tensor (GstBuffer *buffer, H3Device *device, guint rank, const gint64 *shape,
+to_tensor (GstBuffer *buffer, H3Stream *stream, guint rank, const gint64 *shape,
     H3ConditionKind kind, GError **error)
 {
-  return gst_h3_tensor_from_buffer (buffer, device, H3_DTYPE_F32, rank, shape,
+  return gst_h3_tensor_from_buffer (buffer, stream, H3_DTYPE_F32, rank, shape,
       h3_condition_name (kind), error);
 }
 
 gboolean
-gst_h3_conditions_to_device (GstH3Conditions *conditions, H3Device *device,
+gst_h3_conditions_to_device (GstH3Conditions *conditions, H3Stream *stream,
     const H3TransformerConfig *config, GError **error)
 {
   for (guint i = 0; i < conditions->n; i++) {
@@ -472,10 +472,10 @@ gst_h3_conditions_to_device (GstH3Conditions *conditions, H3Device *device,
     const gint64 audio[] = { 2, config->audio_channels, c->audio_t };
 
     if (conditions->video[i] && !(c->video = to_tensor (conditions->video[i],
-                                      device, 4, video, c->kind, error)))
+                                      stream, 4, video, c->kind, error)))
       return FALSE;
     if (conditions->audio[i] && !(c->audio = to_tensor (conditions->audio[i],
-                                      device, 3, audio, c->kind, error)))
+                                      stream, 3, audio, c->kind, error)))
       return FALSE;
   }
   return TRUE;

@@ -356,11 +356,11 @@ compute (Run *run, const H3Stop *stop, H3Tensor **video, H3Tensor **audio,
   H3Tensor *embeds;
   gboolean good;
 
-  embeds = gst_h3_tensor_from_buffer (run->job->embeds, self->common.device,
+  embeds = gst_h3_tensor_from_buffer (run->job->embeds, self->stream,
       gst_h3_type_to_dtype (info->type), 2, shape, "prompt embeddings", error);
   if (!embeds)
     return FALSE;
-  good = gst_h3_conditions_to_device (&run->conditions, self->common.device,
+  good = gst_h3_conditions_to_device (&run->conditions, self->stream,
              &self->config, error) &&
          gst_h3_runtime_take_turn (self->common.device, stop, error);
   if (good) {
@@ -401,7 +401,7 @@ prepare (Run *run, const H3Stop *stop, GError **error)
 static GstBuffer *
 take_latent (H3Tensor *latent, const GstStructure *settings)
 {
-  GstBuffer *buffer = gst_h3_tensor_to_buffer (latent);
+  GstBuffer *buffer = gst_h3_tensor_to_buffer (latent, NULL, NULL);
 
   add_job_meta (buffer, settings);
   h3_tensor_unref (latent);

@@ -164,8 +164,9 @@ gboolean gst_h3_denoise_wait_conditions (GstH3Denoise *self, GstH3Job *job,
 /* H3_ERROR_FORMAT unless the prompt was read with the same. */
 gboolean gst_h3_conditions_match (const GstH3Conditions *conditions,
     const GstH3EmbedsInfo *info, GError **error);
+/* Tensors that @stream can read; see gst_h3_tensor_from_buffer(). */
 gboolean gst_h3_conditions_to_device (GstH3Conditions *conditions,
-    H3Device *device, const H3TransformerConfig *config, GError **error);
+    H3Stream *stream, const H3TransformerConfig *config, GError **error);
 gint64 gst_h3_conditions_rows (const GstH3Conditions *conditions);
 void gst_h3_conditions_clear (GstH3Conditions *conditions);
 

@@ -104,7 +104,6 @@ link_begin (Link *link)
   return link->stream != NULL;
 }
 
-/* @ready: no producer of ours has any, they finish before they push. */
 static gboolean
 link_download (gpointer host, gconstpointer data, gsize size, gpointer ready,
     gpointer user_data)
@@ -115,6 +114,7 @@ link_download (gpointer host, gconstpointer data, gsize size, gpointer ready,
 
   g_mutex_lock (&link->lock);
   if (link_begin (link)) {
+    h3_stream_wait (link->stream, ready);
     h3_download (link->stream, host, &from);
     done = link_finish (link);
   }
@@ -148,6 +148,7 @@ link_copy (gpointer dst, gconstpointer src, gsize size, gpointer ready,
 
   g_mutex_lock (&link->lock);
   if (link_begin (link)) {
+    h3_stream_wait (link->stream, ready);
     h3_copy (link->stream, &to, &from);
     done = link_finish (link);
   }
@@ -185,71 +186,154 @@ device_allocator (H3Device *device)
   return allocator;
 }
 
+/* What a memory of ours keeps alive. */
+typedef struct {
+  H3Tensor *tensor;
+  gpointer ready; /* event of the tensor's device, or NULL */
+} Owner;
+
 static void
-release_tensor (gpointer tensor)
+owner_free (gpointer data)
 {
-  h3_tensor_unref (tensor);
+  Owner *owner = data;
+
+  h3_event_free (owner->tensor->device, owner->ready);
+  h3_tensor_unref (owner->tensor);
+  g_free (owner);
 }
 
 GstBuffer *
-gst_h3_tensor_to_buffer (H3Tensor *tensor)
+gst_h3_tensor_to_buffer (H3Tensor *tensor, H3Stream *stream, GError **error)
 {
-  GstBuffer *buffer = gst_buffer_new ();
+  gpointer ready = NULL;
+  GstBuffer *buffer;
+  Owner *owner;
 
+  if (stream && !h3_stream_record (stream, &ready, error))
+    return NULL;
+  owner = g_new (Owner, 1);
+  *owner = (Owner){ h3_tensor_ref (tensor), ready };
+  buffer = gst_buffer_new ();
   gst_buffer_append_memory (buffer,
       gst_h3_allocator_wrap (device_allocator (tensor->device),
           type_of_dtype (tensor->dtype), tensor->rank, tensor->shape,
-          tensor->data, NULL, h3_tensor_ref (tensor), release_tensor));
+          tensor->data, ready, owner, owner_free));
   return buffer;
 }
 
-/* The tensor @buffer was made from, when it is exactly what is wanted. */
+/* What is wanted of a buffer. */
+typedef struct {
+  H3Stream *stream;
+  H3DType dtype;
+  guint rank;
+  const gint64 *shape;
+  gsize bytes;
+} Wanted;
+
+/* The tensor that @memory was made from, when it is exactly what is wanted; NULL
+ * without @error when it is not. */
 static H3Tensor *
-find_tensor (GstBuffer *buffer, H3Device *device, H3DType dtype, guint rank,
-    const gint64 *shape)
+find_tensor (GstH3Memory *memory, const Wanted *wanted, GError **error)
 {
-  GstMemory *memory;
-  H3Tensor *tensor;
+  Owner *owner = gst_h3_memory_get_owner (memory, owner_free);
+  H3Tensor *tensor = owner ? owner->tensor : NULL;
+
+  if (!tensor || tensor->device != wanted->stream->device ||
+      tensor->dtype != wanted->dtype || tensor->rank != wanted->rank ||
+      memcmp (tensor->shape, wanted->shape,
+          wanted->rank * sizeof *wanted->shape) != 0)
+    return NULL;
+  h3_stream_wait (wanted->stream, memory->ready);
+  return h3_stream_check (wanted->stream, error) ? h3_tensor_ref (tensor)
+                                                 : NULL;
+}
+
+/* Waits, so that @data's memory may go when this returns. */
+static H3Tensor *
+copy_on_device (GstH3Memory *memory, gconstpointer data, const Wanted *wanted,
+    GError **error)
+{
+  H3Device *device = wanted->stream->device;
+  g_autoptr (H3Tensor) tensor =
+      h3_tensor_new (device, wanted->dtype, wanted->rank, wanted->shape, error);
+  H3Tensor from;
+
+  if (!tensor)
+    return NULL;
+  if (memory->device != device->ordinal)
+    GST_INFO ("copying %" G_GSIZE_FORMAT " bytes from GPU %d to %s",
+        wanted->bytes, memory->device, device->name);
+  from = *tensor;
+  from.data = (gpointer) data;
+  h3_stream_wait (wanted->stream, memory->ready);
+  h3_copy (wanted->stream, tensor, &from);
+  if (!h3_stream_synchronize (wanted->stream, error))
+    return NULL;
+  return g_steal_pointer (&tensor);
+}
+
+/* What can be had without the host: NULL, without @error, when that is not
+ * possible. */
+static H3Tensor *
+take_device_memory (GstBuffer *buffer, const Wanted *wanted, GError **error)
+{
+  H3Device *device = wanted->stream->device;
+  GstMemory *mem;
+  GstH3Memory *memory;
+  GstMapInfo map;
+  H3Tensor *tensor = NULL;
+  GError *failure = NULL;
 
   if (gst_buffer_n_memory (buffer) != 1)
     return NULL;
-  memory = gst_buffer_peek_memory (buffer, 0);
-  if (!gst_is_h3_memory (memory))
+  mem = gst_buffer_peek_memory (buffer, 0);
+  if (!gst_is_h3_memory (mem))
     return NULL;
-  tensor = gst_h3_memory_get_owner ((GstH3Memory *) memory, release_tensor);
-  if (!tensor || tensor->device != device || tensor->dtype != dtype ||
-      tensor->rank != rank || memory->offset != 0 ||
-      memory->size != tensor->bytes ||
-      memcmp (tensor->shape, shape, rank * sizeof *shape) != 0)
+  memory = (GstH3Memory *) mem;
+  if (mem->size != wanted->bytes || (memory->device < 0) != device->host_memory)
     return NULL;
-  return h3_tensor_ref (tensor);
+  /* lets the device see what the CPU wrote, if it did */
+  if (!gst_memory_map (mem, &map, GST_MAP_READ | GST_H3_MAP_DEVICE))
+    return NULL;
+  if (mem->offset == 0 && !mem->parent)
+    tensor = find_tensor (memory, wanted, &failure);
+  if (!tensor && !failure && !device->host_memory)
+    tensor = copy_on_device (memory, map.data, wanted, &failure);
+  gst_memory_unmap (mem, &map);
+  if (failure)
+    g_propagate_error (error, failure);
+  return tensor;
 }
 
 H3Tensor *
-gst_h3_tensor_from_buffer (GstBuffer *buffer, H3Device *device, H3DType dtype,
+gst_h3_tensor_from_buffer (GstBuffer *buffer, H3Stream *stream, H3DType dtype,
     guint rank, const gint64 *shape, const gchar *what, GError **error)
 {
-  H3Tensor *tensor = find_tensor (buffer, device, dtype, rank, shape);
-  gsize needed = h3_dtype_size (dtype);
+  Wanted wanted = { stream, dtype, rank, shape, h3_dtype_size (dtype) };
+  GError *failure = NULL;
+  H3Tensor *tensor;
   GstMapInfo map;
 
-  if (tensor)
-    return tensor;
   for (guint i = 0; i < rank; i++)
-    needed *= shape[i];
+    wanted.bytes *= shape[i];
+  tensor = take_device_memory (buffer, &wanted, &failure);
+  if (failure)
+    g_propagate_error (error, failure);
+  if (tensor || failure)
+    return tensor;
   if (!gst_buffer_map (buffer, &map, GST_MAP_READ)) {
     g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
         "The %s buffer cannot be read by the CPU", what);
     return NULL;
   }
-  if (map.size == needed) {
-    tensor =
-        h3_tensor_new_from_host (device, dtype, rank, shape, map.data, error);
+  if (map.size == wanted.bytes) {
+    tensor = h3_tensor_new_from_host (stream->device, dtype, rank, shape,
+        map.data, error);
   } else {
     g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
         "The %s buffer has %" G_GSIZE_FORMAT
         " bytes; its caps need %" G_GSIZE_FORMAT,
-        what, map.size, needed);
+        what, map.size, wanted.bytes);
   }
   gst_buffer_unmap (buffer, &map);
   return tensor;

@@ -239,7 +239,7 @@ displayable (const gchar *text, gsize size)
 static GstBuffer *
 make_buffer (H3Tensor *embeds, const gchar *text, gsize size)
 {
-  GstBuffer *buffer = gst_h3_tensor_to_buffer (embeds);
+  GstBuffer *buffer = gst_h3_tensor_to_buffer (embeds, NULL, NULL);
   gchar *prompt = displayable (text, size);
   gchar *sha256 = g_compute_checksum_for_data (G_CHECKSUM_SHA256,
       (const guchar *) text, size);

@@ -109,3 +109,26 @@ h3_stream_synchronize (H3Stream *stream, GError **error)
   }
   return h3_stream_check (stream, error);
 }
+
+gboolean
+h3_stream_record (H3Stream *stream, gpointer *event, GError **error)
+{
+  const H3DeviceOps *ops = stream->device->ops;
+
+  *event = !stream->error && ops->event_new ? ops->event_new (stream) : NULL;
+  return h3_stream_check (stream, error);
+}
+
+void
+h3_stream_wait (H3Stream *stream, gpointer event)
+{
+  if (event && !stream->error && stream->device->ops->event_wait)
+    stream->device->ops->event_wait (stream, event);
+}
+
+void
+h3_event_free (H3Device *device, gpointer event)
+{
+  if (event && device->ops->event_free)
+    device->ops->event_free (device, event);
+}

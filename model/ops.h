@@ -392,6 +392,12 @@ typedef struct {
   gboolean (*stream_synchronize) (H3Stream *stream, GError **error);
   void (*upload) (H3Stream *stream, H3Tensor *dst, gconstpointer src);
   void (*download) (H3Stream *stream, gpointer dst, const H3Tensor *src);
+  /* a point of a stream's work that other streams can wait for; all three NULL
+   * where an operation has run when its call returns. event_new() gives NULL when
+   * it failed, and the stream with it */
+  gpointer (*event_new) (H3Stream *stream);
+  void (*event_wait) (H3Stream *stream, gpointer event);
+  void (*event_free) (H3Device *device, gpointer event);
   void (*finalize) (H3Device *device);
 
   void (*copy) (H3Stream *, H3Tensor *dst, const H3Tensor *src);
@@ -494,6 +500,18 @@ gboolean h3_stream_check (H3Stream *stream, GError **error);
  * set. Forgets an earlier failure.
  */
 void h3_stream_set_stop (H3Stream *stream, const H3Stop *stop);
+/**
+ * h3_stream_record:
+ * @event: what marks the end of the work put on @stream so far, for
+ *   h3_stream_wait(); NULL when that has run. Free with h3_event_free().
+ *
+ * FALSE with the stream's failure when there is one.
+ */
+gboolean h3_stream_record (H3Stream *stream, gpointer *event, GError **error);
+/* What is put on @stream from now on runs after @event, which may be another
+ * stream's, and NULL. The host does not wait. */
+void h3_stream_wait (H3Stream *stream, gpointer event);
+void h3_event_free (H3Device *device, gpointer event);
 /* For devices and wrappers: keep @code and the message when it is the first. */
 void h3_stream_fail (H3Stream *stream, H3Error code, const gchar *format, ...)
     G_GNUC_PRINTF (3, 4);

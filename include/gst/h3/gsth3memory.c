@@ -139,6 +139,9 @@ map_staging (GstH3Allocator *self, GstH3Memory *base)
     return NULL;
   }
   if (!base->staging_valid) {
+    GST_DEBUG_OBJECT (self,
+        "the CPU reads %" G_GSIZE_FORMAT " bytes of device %d", size,
+        self->device);
     if (!self->funcs->download (base->staging, base->data, size, base->ready,
             self->user_data)) {
       GST_ERROR_OBJECT (self,

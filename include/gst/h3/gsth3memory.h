@@ -49,7 +49,9 @@ typedef struct {
  * @device: ordinal, -1 = host
  * @data: device address of the first element
  * @type, @rank, @dim: row-major and contiguous
- * @ready: what the producer recorded after its last write, NULL = complete
+ * @ready: what the producer recorded after its last write, NULL = complete; on an
+ *   NVIDIA GPU a cudaEvent_t. Whoever reads on the device makes its stream wait
+ *   for it; a CPU map waits for it
  *
  * All fields are read-only. A memory made by gst_memory_share() has rank 1 and
  * type uint8: it is a range of bytes of its parent.
