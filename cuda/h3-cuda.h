@@ -12,6 +12,11 @@ G_BEGIN_DECLS
 #define H3_CUDA_DEVICE_NEW "h3_cuda_device_new"
 typedef H3Device *(*H3CudaDeviceNew) (gint ordinal, GError **error);
 
+/* Where a module of that file name may be, in the order to look: beside the file
+ * that this code is in, as installed and as built in @build_folder, then where it
+ * was installed. (element-type filename) (transfer full) */
+GPtrArray *h3_cuda_module_paths (const gchar *name, const gchar *build_folder);
+
 /* Whether there is an NVIDIA driver. Cheap, where h3_cuda_open_device() loads
  * half a gigabyte of libraries to find out. */
 gboolean h3_cuda_have_driver (void);

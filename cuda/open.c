@@ -6,29 +6,36 @@
 
 #include "cuda/h3-cuda.h"
 
-/* Where the module may be, in this order. */
-static GPtrArray *
-candidates (void)
+GPtrArray *
+h3_cuda_module_paths (const gchar *name, const gchar *build_folder)
 {
   GPtrArray *paths = g_ptr_array_new_with_free_func (g_free);
-  const gchar *wanted = g_getenv ("H3_CUDA_MODULE");
   Dl_info info;
 
-  if (wanted && *wanted) {
-    g_ptr_array_add (paths, g_strdup (wanted));
-    return paths;
-  }
   if (dladdr (h3_cuda_open_device, &info) && info.dli_fname) {
     g_autofree gchar *dir = g_path_get_dirname (info.dli_fname);
 
     /* from lib/gstreamer-1.0, and from the build's gst */
     g_ptr_array_add (paths,
-        g_build_filename (dir, "..", "gst-h3", H3_CUDA_MODULE, NULL));
+        g_build_filename (dir, "..", "gst-h3", name, NULL));
     g_ptr_array_add (paths,
-        g_build_filename (dir, "..", "cuda", H3_CUDA_MODULE, NULL));
+        g_build_filename (dir, "..", build_folder, name, NULL));
   }
-  g_ptr_array_add (paths,
-      g_build_filename (H3_CUDA_INSTALLED, H3_CUDA_MODULE, NULL));
+  g_ptr_array_add (paths, g_build_filename (H3_CUDA_INSTALLED, name, NULL));
+  return paths;
+}
+
+/* Where the module may be, in this order. */
+static GPtrArray *
+candidates (void)
+{
+  const gchar *wanted = g_getenv ("H3_CUDA_MODULE");
+  GPtrArray *paths;
+
+  if (!wanted || !*wanted)
+    return h3_cuda_module_paths (H3_CUDA_MODULE, "cuda");
+  paths = g_ptr_array_new_with_free_func (g_free);
+  g_ptr_array_add (paths, g_strdup (wanted));
   return paths;
 }
 

@@ -332,22 +332,28 @@ gst_h3_common_check_workspace (GstH3Common *common, guint64 bytes,
       bytes, error);
 }
 
-static gboolean
-open_checkpoint (GstH3Common *common, GError **error)
+H3Device *
+gst_h3_common_get_device (GstH3Common *common, GError **error)
 {
-  const GstH3ModelKind *kind = common->funcs->kind;
-  H3Partition partition = H3_PARTITION_FL2VA;
   GstH3Backend backend;
 
   GST_OBJECT_LOCK (common->element);
   backend = common->backend;
   GST_OBJECT_UNLOCK (common->element);
+  return gst_h3_runtime_get_device (backend, -1, error);
+}
+
+static gboolean
+open_checkpoint (GstH3Common *common, GError **error)
+{
+  const GstH3ModelKind *kind = common->funcs->kind;
+  H3Partition partition = H3_PARTITION_FL2VA;
 
   common->path = choose_path (common, error);
   if (!common->path)
     return FALSE;
   common->model_name = name_of_path (common->path);
-  common->device = gst_h3_runtime_get_device (backend, -1, error);
+  common->device = gst_h3_common_get_device (common, error);
   if (!common->device)
     return FALSE;
   if (common->funcs->partition)

@@ -122,6 +122,10 @@ void gst_h3_common_after_state_change (GstH3Common *common,
 gpointer gst_h3_common_acquire (GstH3Common *common, const H3Stop *stop,
     GError **error);
 
+/* What `backend` chooses, in any state; in READY and above the element's own
+ * @device. (transfer full) */
+H3Device *gst_h3_common_get_device (GstH3Common *common, GError **error);
+
 /* Checks @workspace bytes for a job against budget and free memory. */
 gboolean gst_h3_common_check_workspace (GstH3Common *common, guint64 workspace,
     GError **error);

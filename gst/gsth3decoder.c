@@ -335,6 +335,7 @@ static GstCaps *
 gst_h3_decoder_fixate_caps (GstBaseTransform *trans, GstPadDirection direction,
     GstCaps *caps, GstCaps *others)
 {
+  GstH3DecoderClass *klass = GST_H3_DECODER_GET_CLASS (trans);
   GstPad *pad = direction == GST_PAD_SINK ? trans->srcpad : trans->sinkpad;
   GstCaps *best = GST_BASE_TRANSFORM_GET_CLASS (trans)->transform_caps (trans,
       direction, caps, NULL);
@@ -346,6 +347,8 @@ gst_h3_decoder_fixate_caps (GstBaseTransform *trans, GstPadDirection direction,
     best = common;
   }
   gst_caps_unref (others);
+  if (klass->choose && direction == GST_PAD_SINK && !gst_caps_is_empty (best))
+    best = klass->choose (GST_H3_DECODER (trans), best);
   return gst_caps_fixate (best);
 }
 

@@ -71,6 +71,8 @@ struct _GstH3Decoder {
  *   of units
  * @next: the clip's next buffer, stamped by gst_h3_decoder_stamp(), or NULL at
  *   the clip's end
+ * @choose: (nullable): takes the caps that may come out and returns those that
+ *   are to; not empty
  * @release: free everything that refers to the model or the stream
  * @restart: the timeline begins anew with the next clip
  */
@@ -86,6 +88,7 @@ struct _GstH3DecoderClass {
   gboolean (*begin) (GstH3Decoder *decoder, gpointer model, H3Tensor *latent,
       guint64 *units, GError **error);
   gboolean (*next) (GstH3Decoder *decoder, GstBuffer **buffer, GError **error);
+  GstCaps *(*choose) (GstH3Decoder *decoder, GstCaps *possible);
   void (*release) (GstH3Decoder *decoder);
   void (*restart) (GstH3Decoder *decoder);
 };

@@ -11,6 +11,10 @@
  * Latents come from h3denoise, or from a file: with the byte stream of a
  * `filesrc` the caps say where one clip ends and the next begins.
  *
+ * On an NVIDIA GPU, and when the plugin was built with `-Dgstcuda`, frames can
+ * stay there: an element that names `memory:CUDAMemory` in its caps, as NVENC's
+ * encoders do, gets them so. To anything else they come in system memory.
+ *
  * ## Example launch line
  * |[
  * gst-launch-1.0 -e filesrc location=prompt.txt ! text/x-raw,format=utf8 ! h3textenc ! h3denoise name=d d.video ! h3videovae ! x264enc ! h264parse ! mp4mux ! filesink location=clip.mp4
@@ -27,6 +31,7 @@
 #include <gst/video/gstvideopool.h>
 #include <gst/video/video.h>
 
+#include "gst/gsth3cudaframes.h"
 #include "gst/gsth3elements.h"
 #include "model/video/video-vae.h"
 
@@ -45,7 +50,22 @@ enum { PROP_COMPOSITION = GST_H3_N_COMMON_PROPS, PROP_QUANTIZE };
   ", width = (int) [ 32, 32768, 16 ], height = (int) [ 32, 32768, 16 ], "      \
   "framerate = (fraction) 24/1, pixel-aspect-ratio = (fraction) 1/1, "         \
   "interlace-mode = (string) progressive, "
+/* clang-format off */
+#ifdef H3_HAVE_GSTCUDA
+#define CUDA_FRAMES "video/x-raw(" GST_H3_CUDA_MEMORY "), format = (string) "
+#define CUDA_SRC_CAPS                                                          \
+  CUDA_FRAMES "{ NV12, I420 }" SIZE_FIELDS                                     \
+  "colorimetry = (string) bt709, chroma-site = (string) mpeg2; "               \
+  CUDA_FRAMES "Y444" SIZE_FIELDS                                               \
+  "colorimetry = (string) bt709; "                                             \
+  CUDA_FRAMES "RGBA" SIZE_FIELDS                                               \
+  "colorimetry = (string) sRGB; "
+#else
+#define CUDA_SRC_CAPS
+#endif
+/* clang-format on */
 #define SRC_CAPS                                                               \
+  CUDA_SRC_CAPS                                                                \
   "video/x-raw, format = (string) { NV12, I420 }" SIZE_FIELDS                  \
   "colorimetry = (string) bt709, chroma-site = (string) mpeg2; "               \
   "video/x-raw, format = (string) Y444" SIZE_FIELDS                            \
@@ -71,8 +91,11 @@ struct _GstH3VideoVae {
   H3Composition composition;
   H3Quantize quantize;
 
+  GstObject *cuda_context; /* GstH3CudaFrames' @shared */
+
   H3VideoVaeConfig config;
   GstVideoInfo video_info;
+  const GstH3CudaFrames *cuda; /* when the output is CUDA memory */
 
   /* @decoder was made for these */
   H3VideoDecoder *decoder;
@@ -80,7 +103,8 @@ struct _GstH3VideoVae {
   gint latent_h, latent_w;
   H3Composition decoder_composition;
 
-  H3Tensor *nonfinite;      /* int32 [1] */
+  H3Tensor *nonfinite; /* int32 [1] */
+  H3Tensor *staging;   /* a frame on its way to another CUDA context, or NULL */
   H3Quantize clip_quantize; /* this clip's */
   H3Tensor *window;         /* frames final now; the decoder's */
   gint window_n, window_next;
@@ -257,15 +281,69 @@ gst_h3_video_vae_limit (GstCaps *caps, const GstStructure *structure,
   return TRUE;
 }
 
+static gboolean
+gst_h3_video_vae_names_cuda (const GstCaps *caps, guint i)
+{
+  GstCapsFeatures *features = gst_caps_get_features (caps, i);
+
+  return !gst_caps_features_is_any (features) &&
+         gst_caps_features_contains (features, GST_H3_CUDA_MEMORY);
+}
+
+static gboolean
+gst_h3_video_vae_drop_cuda (GstCapsFeatures *features, GstStructure *structure,
+    gpointer user_data)
+{
+  return !gst_caps_features_contains (features, GST_H3_CUDA_MEMORY);
+}
+
+/* The source pad's template, without CUDA memory where there is none. */
+static GstCaps *
+gst_h3_video_vae_source_caps (GstH3VideoVae *self)
+{
+  GstCaps *caps =
+      gst_pad_get_pad_template_caps (GST_BASE_TRANSFORM_SRC_PAD (self));
+  H3Device *device = GST_H3_DECODER (self)->common.device;
+
+  if (!device || gst_h3_cuda_frames_for (device))
+    return caps;
+  caps = gst_caps_make_writable (caps);
+  gst_caps_filter_and_map_in_place (caps, gst_h3_video_vae_drop_cuda, NULL);
+  return caps;
+}
+
+/* CUDA memory only for who asks for it by name: its rows are padded, and a
+ * filesink, which takes anything, would write the padding. */
+static GstCaps *
+gst_h3_video_vae_choose (GstH3Decoder *decoder, GstCaps *possible)
+{
+  g_autoptr (GstCaps) peer =
+      gst_pad_peer_query_caps (GST_BASE_TRANSFORM_SRC_PAD (decoder), NULL);
+  GstCaps *others = gst_caps_copy (possible);
+  gboolean named = FALSE;
+
+  for (guint i = 0; !gst_caps_is_any (peer) && i < gst_caps_get_size (peer);
+       i++)
+    named |= gst_h3_video_vae_names_cuda (peer, i);
+  gst_caps_filter_and_map_in_place (others, gst_h3_video_vae_drop_cuda, NULL);
+  if (named || gst_caps_is_empty (others)) {
+    gst_caps_unref (others);
+    return possible;
+  }
+  gst_caps_unref (possible);
+  return others;
+}
+
 static GstCaps *
 gst_h3_video_vae_transform_caps (GstBaseTransform *trans,
     GstPadDirection direction, GstCaps *caps, GstCaps *filter)
 {
   gboolean to_pixels = direction == GST_PAD_SINK;
-  g_autoptr (GstCaps) own = gst_pad_get_pad_template_caps (
-      to_pixels ? trans->sinkpad : trans->srcpad);
-  g_autoptr (GstCaps) other = gst_pad_get_pad_template_caps (
-      to_pixels ? trans->srcpad : trans->sinkpad);
+  g_autoptr (GstCaps) latents = gst_pad_get_pad_template_caps (trans->sinkpad);
+  g_autoptr (GstCaps) pictures =
+      gst_h3_video_vae_source_caps (GST_H3_VIDEO_VAE (trans));
+  GstCaps *own = to_pixels ? latents : pictures;
+  GstCaps *other = to_pixels ? pictures : latents;
   g_autoptr (GstCaps) possible = gst_caps_intersect (caps, own);
   GstCaps *result = gst_caps_new_empty ();
 
@@ -309,6 +387,9 @@ gst_h3_video_vae_set_caps (GstH3Decoder *decoder, const GstH3LatentInfo *info,
         "The output caps are no picture format.");
     return FALSE;
   }
+  self->cuda = gst_h3_video_vae_names_cuda (out, 0)
+                   ? gst_h3_cuda_frames_for (decoder->common.device)
+                   : NULL;
   return TRUE;
 }
 
@@ -332,10 +413,27 @@ gst_h3_video_vae_transform_size (GstBaseTransform *trans,
   return TRUE;
 }
 
+/* Downstream's pool, else one of ours; NULL with the decoder's caps_error. */
+static GstBufferPool *
+gst_h3_video_vae_choose_pool (GstH3VideoVae *self, GstQuery *query)
+{
+  GstH3Decoder *decoder = GST_H3_DECODER (self);
+  GstBufferPool *pool = NULL;
+
+  if (self->cuda)
+    return self->cuda->choose_pool (GST_ELEMENT (self), query,
+        decoder->common.device->ordinal, &self->cuda_context,
+        &decoder->caps_error);
+  if (gst_query_get_n_allocation_pools (query) > 0)
+    gst_query_parse_nth_allocation_pool (query, 0, &pool, NULL, NULL, NULL);
+  return pool ? pool : gst_video_buffer_pool_new ();
+}
+
 static gboolean
 gst_h3_video_vae_decide_allocation (GstBaseTransform *trans, GstQuery *query)
 {
-  GstBufferPool *pool = NULL;
+  GstH3VideoVae *self = GST_H3_VIDEO_VAE (trans);
+  GstBufferPool *pool;
   GstStructure *config;
   GstCaps *caps;
   GstVideoInfo info;
@@ -348,19 +446,26 @@ gst_h3_video_vae_decide_allocation (GstBaseTransform *trans, GstQuery *query)
   size = info.size;
   if (update) {
     guint peer_size;
-    gst_query_parse_nth_allocation_pool (query, 0, &pool, &peer_size, &min,
+    gst_query_parse_nth_allocation_pool (query, 0, NULL, &peer_size, &min,
         &max);
     size = MAX (size, peer_size);
   }
+  pool = gst_h3_video_vae_choose_pool (self, query);
   if (!pool)
-    pool = gst_video_buffer_pool_new ();
+    return FALSE;
 
   config = gst_buffer_pool_get_config (pool);
   gst_buffer_pool_config_set_params (config, caps, size, min, max);
-  if (gst_query_find_allocation_meta (query, GST_VIDEO_META_API_TYPE, NULL))
+  /* who takes CUDA memory knows that its rows are padded */
+  if (self->cuda ||
+      gst_query_find_allocation_meta (query, GST_VIDEO_META_API_TYPE, NULL))
     gst_buffer_pool_config_add_option (config,
         GST_BUFFER_POOL_OPTION_VIDEO_META);
   gst_buffer_pool_set_config (pool, config);
+  /* which may be larger now, with the padding */
+  config = gst_buffer_pool_get_config (pool);
+  gst_buffer_pool_config_get_params (config, NULL, &size, NULL, NULL);
+  gst_structure_free (config);
 
   if (update)
     gst_query_set_nth_allocation_pool (query, 0, pool, size, min, max);
@@ -390,6 +495,7 @@ gst_h3_video_vae_release (GstH3Decoder *decoder)
 
   g_clear_pointer (&self->decoder, h3_video_decoder_free);
   g_clear_pointer (&self->nonfinite, h3_tensor_unref);
+  g_clear_pointer (&self->staging, h3_tensor_unref);
   self->model = NULL;
   self->window = NULL;
   self->window_n = self->window_next = 0;
@@ -481,11 +587,90 @@ gst_h3_video_vae_picture_format (GstVideoFormat format)
   }
 }
 
+static void
+gst_h3_video_vae_point_to (H3Picture *picture, GstVideoFrame *frame)
+{
+  for (guint i = 0; i < GST_VIDEO_FRAME_N_PLANES (frame); i++) {
+    picture->plane[i] = GST_VIDEO_FRAME_PLANE_DATA (frame, i);
+    picture->stride[i] = GST_VIDEO_FRAME_PLANE_STRIDE (frame, i);
+  }
+}
+
+static gboolean
+gst_h3_video_vae_emit_to_host (GstH3VideoVae *self, H3EmitPictureArgs *args,
+    GstBuffer *buffer, GError **error)
+{
+  H3Stream *stream = GST_H3_DECODER (self)->stream;
+  GstVideoFrame out;
+  gboolean ok;
+
+  if (!gst_video_frame_map (&out, &self->video_info, buffer, GST_MAP_WRITE)) {
+    g_set_error (error, H3_ERROR, H3_ERROR_DEVICE,
+        "A buffer from downstream's pool cannot be written to.");
+    return FALSE;
+  }
+  gst_h3_video_vae_point_to (&args->picture, &out);
+  h3_emit_picture (stream, args);
+  ok = h3_stream_synchronize (stream, error);
+  gst_video_frame_unmap (&out);
+  return ok;
+}
+
+/* Where a frame is made that has to be copied into another context. */
+static gboolean
+gst_h3_video_vae_point_to_staging (GstH3VideoVae *self, H3Picture *picture,
+    GError **error)
+{
+  const GstVideoInfo *info = &self->video_info;
+
+  if (self->staging && self->staging->bytes != GST_VIDEO_INFO_SIZE (info))
+    g_clear_pointer (&self->staging, h3_tensor_unref);
+  if (!self->staging)
+    self->staging = h3_tensor_new_1d (GST_H3_DECODER (self)->common.device,
+        H3_DTYPE_U8, GST_VIDEO_INFO_SIZE (info), error);
+  if (!self->staging)
+    return FALSE;
+  for (guint i = 0; i < GST_VIDEO_INFO_N_PLANES (info); i++) {
+    picture->plane[i] =
+        (guint8 *) self->staging->data + GST_VIDEO_INFO_PLANE_OFFSET (info, i);
+    picture->stride[i] = GST_VIDEO_INFO_PLANE_STRIDE (info, i);
+  }
+  return TRUE;
+}
+
+/* Waits before the frame is pushed: its memory says nothing of our stream, and
+ * whoever reads it waits for nobody. */
+static gboolean
+gst_h3_video_vae_emit_to_gpu (GstH3VideoVae *self, H3EmitPictureArgs *args,
+    GstBuffer *buffer, GError **error)
+{
+  H3Stream *stream = GST_H3_DECODER (self)->stream;
+  gint ordinal = stream->device->ordinal;
+  GstVideoFrame out;
+  gboolean direct, ok = TRUE;
+
+  if (!self->cuda->map (&out, &self->video_info, buffer, ordinal, &direct,
+          error))
+    return FALSE;
+  args->picture.on_device = TRUE;
+  if (direct)
+    gst_h3_video_vae_point_to (&args->picture, &out);
+  else
+    ok = gst_h3_video_vae_point_to_staging (self, &args->picture, error);
+  if (ok) {
+    h3_emit_picture (stream, args);
+    ok = h3_stream_synchronize (stream, error) &&
+         (direct ||
+             self->cuda->copy (&out, buffer, &args->picture, ordinal, error));
+  }
+  gst_video_frame_unmap (&out);
+  return ok;
+}
+
 static gboolean
 gst_h3_video_vae_emit (GstH3VideoVae *self, gint frame, GstBuffer *buffer,
     GError **error)
 {
-  H3Stream *stream = GST_H3_DECODER (self)->stream;
   H3EmitPictureArgs args = {
     .picture = {
         .format = gst_h3_video_vae_picture_format (
@@ -497,24 +682,12 @@ gst_h3_video_vae_emit (GstH3VideoVae *self, gint frame, GstBuffer *buffer,
     .frame = frame,
     .quantize = self->clip_quantize,
   };
-  GstVideoFrame out;
-  gboolean ok;
 
-  if (!gst_video_frame_map (&out, &self->video_info, buffer, GST_MAP_WRITE)) {
-    g_set_error (error, H3_ERROR, H3_ERROR_DEVICE,
-        "A buffer from downstream's pool cannot be written to.");
-    return FALSE;
-  }
-  for (guint i = 0; i < GST_VIDEO_FRAME_N_PLANES (&out); i++) {
-    args.picture.plane[i] = GST_VIDEO_FRAME_PLANE_DATA (&out, i);
-    args.picture.stride[i] = GST_VIDEO_FRAME_PLANE_STRIDE (&out, i);
-  }
   memcpy (args.mean, self->config.pixel_mean, sizeof args.mean);
   memcpy (args.std, self->config.pixel_std, sizeof args.std);
-  h3_emit_picture (stream, &args);
-  ok = h3_stream_synchronize (stream, error);
-  gst_video_frame_unmap (&out);
-  return ok;
+  return self->cuda
+             ? gst_h3_video_vae_emit_to_gpu (self, &args, buffer, error)
+             : gst_h3_video_vae_emit_to_host (self, &args, buffer, error);
 }
 
 static gboolean
@@ -555,7 +728,60 @@ gst_h3_video_vae_next (GstH3Decoder *decoder, GstBuffer **buffer,
   return TRUE;
 }
 
+/* CUDA context */
+
+/* In any state: sinks change state first, and an encoder asks for a context when
+ * we have not been opened. */
+static gboolean
+gst_h3_video_vae_answer_context (GstH3VideoVae *self, GstQuery *query)
+{
+  const GstH3CudaFrames *frames = NULL;
+  g_autoptr (H3Device) device = NULL;
+  const gchar *type;
+
+  if (!gst_query_parse_context_type (query, &type) ||
+      g_strcmp0 (type, GST_H3_CUDA_CONTEXT_TYPE) != 0 ||
+      !gst_h3_cuda_frames_load ())
+    return FALSE;
+  device = gst_h3_common_get_device (&GST_H3_DECODER (self)->common, NULL);
+  if (device)
+    frames = gst_h3_cuda_frames_for (device);
+  return frames && frames->answer (GST_ELEMENT (self), query, device->ordinal,
+                       &self->cuda_context);
+}
+
+static gboolean
+gst_h3_video_vae_query (GstBaseTransform *trans, GstPadDirection direction,
+    GstQuery *query)
+{
+  return (GST_QUERY_TYPE (query) == GST_QUERY_CONTEXT &&
+             gst_h3_video_vae_answer_context (GST_H3_VIDEO_VAE (trans),
+                 query)) ||
+         GST_BASE_TRANSFORM_CLASS (parent_class)
+             ->query (trans, direction, query);
+}
+
+static void
+gst_h3_video_vae_set_context (GstElement *element, GstContext *context)
+{
+  GstH3VideoVae *self = GST_H3_VIDEO_VAE (element);
+  const GstH3CudaFrames *frames = NULL;
+
+  if (gst_context_has_context_type (context, GST_H3_CUDA_CONTEXT_TYPE))
+    frames = gst_h3_cuda_frames_load ();
+  if (frames)
+    frames->set_context (element, context, &self->cuda_context);
+  GST_ELEMENT_CLASS (parent_class)->set_context (element, context);
+}
+
 /* Object */
+
+static void
+gst_h3_video_vae_finalize (GObject *object)
+{
+  gst_clear_object (&GST_H3_VIDEO_VAE (object)->cuda_context);
+  G_OBJECT_CLASS (parent_class)->finalize (object);
+}
 
 static void
 gst_h3_video_vae_set_property (GObject *object, guint prop_id,
@@ -620,6 +846,8 @@ gst_h3_video_vae_class_init (GstH3VideoVaeClass *klass)
 
   object_class->set_property = gst_h3_video_vae_set_property;
   object_class->get_property = gst_h3_video_vae_get_property;
+  object_class->finalize = gst_h3_video_vae_finalize;
+  element_class->set_context = gst_h3_video_vae_set_context;
 
   /**
    * GstH3VideoVae:composition:
@@ -661,12 +889,14 @@ gst_h3_video_vae_class_init (GstH3VideoVaeClass *klass)
 
   trans_class->transform_caps = gst_h3_video_vae_transform_caps;
   trans_class->transform_size = gst_h3_video_vae_transform_size;
+  trans_class->query = gst_h3_video_vae_query;
   trans_class->decide_allocation = gst_h3_video_vae_decide_allocation;
 
   decoder_class->unit = "frame";
   decoder_class->rate = 24;
   decoder_class->set_caps = gst_h3_video_vae_set_caps;
   decoder_class->workspace = gst_h3_video_vae_workspace;
+  decoder_class->choose = gst_h3_video_vae_choose;
   decoder_class->begin = gst_h3_video_vae_begin;
   decoder_class->next = gst_h3_video_vae_next;
   decoder_class->release = gst_h3_video_vae_release;

@@ -263,6 +263,20 @@ print_first_difference (const gchar *is, const gchar *should)
   }
 }
 
+/* The page describes a build with -Dgstcuda; in one without it, those lines of a
+ * pad's caps are not missed. */
+static gchar *
+without_cuda_memory (const gchar *page)
+{
+  g_auto (GStrv) lines = g_strsplit (page, "\n", -1);
+  GString *out = g_string_new (NULL);
+
+  for (guint i = 0; lines[i]; i++)
+    if (!g_str_has_prefix (lines[i], "video/x-raw(memory:CUDAMemory)"))
+      g_string_append_printf (out, "%s%s", i ? "\n" : "", lines[i]);
+  return g_string_free (out, FALSE);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -284,6 +298,18 @@ main (int argc, char **argv)
   }
   if (!(fresh = renew (page)))
     return 1;
+  if (!strstr (fresh, "(memory:CUDAMemory)") &&
+      strstr (page, "(memory:CUDAMemory)")) {
+    gchar *all = g_steal_pointer (&page);
+
+    page = without_cuda_memory (all);
+    g_free (all);
+    if (argc > 2) {
+      fprintf (stderr, "this build has no gstcuda: %s would lose lines\n",
+          argv[1]);
+      return 1;
+    }
+  }
   if (argc > 2 && g_str_equal (argv[2], "--write")) {
     if (!g_file_set_contents (argv[1], fresh, -1, &error)) {
       fprintf (stderr, "%s\n", error->message);

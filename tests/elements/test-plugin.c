@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The plugin as gst-inspect-1.0 shows it: what registers, and that every
  * element, pad and property says what it is. */
+#define _GNU_SOURCE /* dl_iterate_phdr */
+#include <link.h>
+
 #include <gst/gst.h>
+#include <string.h>
 
 typedef struct {
   const gchar *name, *klass;
@@ -143,12 +147,38 @@ test_element (gconstpointer data)
   check_properties (G_OBJECT (element));
 }
 
+static gint
+find_cuda (struct dl_phdr_info *info, size_t size, void *found)
+{
+  static const gchar *const names[] = { "libcuda.so", "libgstcuda", "libgstgl",
+    "libcublas", "libcudnn", "libnccl", "libh3cuda", "libh3gstcuda" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    if (strstr (info->dlpi_name, names[i]))
+      *(const gchar **) found = names[i];
+  return 0;
+}
+
+/* Nor does it need what only a GPU needs: it loads where that is absent. */
+static void
+test_no_cuda_libraries (void)
+{
+  const gchar *found = NULL;
+  g_autoptr (GstElement) element =
+      gst_element_factory_make ("h3videovae", NULL);
+
+  gst_object_ref_sink (element);
+  dl_iterate_phdr (find_cuda, &found);
+  g_assert_cmpstr (found, ==, NULL);
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   gst_init (&argc, &argv);
   g_test_add_func ("/plugin/features", test_features);
+  g_test_add_func ("/plugin/no-cuda-libraries", test_no_cuda_libraries);
   for (guint i = 0; i < G_N_ELEMENTS (elements); i++) {
     g_autofree gchar *path = g_strconcat ("/plugin/", elements[i].name, NULL);
 

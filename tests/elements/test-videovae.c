@@ -704,6 +704,70 @@ test_file (void)
   h3_test_remove_tree (dir);
 }
 
+/* CUDA memory */
+
+static guint
+count_cuda_caps (const GstCaps *caps)
+{
+  guint n = 0;
+
+  for (guint i = 0; i < gst_caps_get_size (caps); i++)
+    n += gst_caps_features_contains (gst_caps_get_features (caps, i),
+        "memory:CUDAMemory");
+  return n;
+}
+
+/* First, so that an encoder that takes both gets it; in a build that has it. */
+static void
+test_cuda_template (void)
+{
+  g_autoptr (GstElement) element =
+      gst_object_ref_sink (gst_element_factory_make ("h3videovae", NULL));
+  g_autoptr (GstPad) pad = gst_element_get_static_pad (element, "src");
+  g_autoptr (GstCaps) caps = gst_pad_get_pad_template_caps (pad);
+  guint n = count_cuda_caps (caps);
+
+#ifdef H3_HAVE_GSTCUDA
+  g_assert_cmpuint (n, ==, 3);
+  g_assert_cmpuint (gst_caps_get_size (caps), ==, 6);
+#else
+  g_assert_cmpuint (n, ==, 0);
+  g_assert_cmpuint (gst_caps_get_size (caps), ==, 3);
+#endif
+  for (guint i = 0; i < gst_caps_get_size (caps); i++)
+    g_assert_true (gst_caps_features_contains (gst_caps_get_features (caps, i),
+                       "memory:CUDAMemory") == (i < n));
+}
+
+/* On the CPU there is none: not offered, and a context is nobody's to ask for. */
+static void
+test_cuda_on_cpu (void)
+{
+  g_autoptr (Decoder) decoder = decoder_new ("h3videovae", NULL, NULL);
+  g_autoptr (GstPad) pad = gst_element_get_static_pad (decoder->element, "src");
+  g_autoptr (GstCaps) caps = gst_pad_query_caps (pad, NULL);
+  g_autoptr (GstQuery) query = gst_query_new_context ("gst.cuda.context");
+  g_autoptr (GstContext) context = gst_context_new ("gst.cuda.context", TRUE);
+
+  g_assert_false (gst_caps_is_empty (caps));
+  g_assert_cmpuint (count_cuda_caps (caps), ==, 0);
+  g_assert_false (gst_pad_query (pad, query));
+  gst_element_set_context (decoder->element, context);
+}
+
+/* Who takes nothing else gets an error that says so. */
+static void
+test_cuda_refused (void)
+{
+  g_autoptr (Latent) latent = latent_video (T2VA);
+  g_autoptr (Decoder) decoder = decoder_new ("h3videovae",
+      "video/x-raw(memory:CUDAMemory),format=NV12", NULL);
+
+  g_assert_cmpint (decoder_push (decoder, latent), ==, GST_FLOW_NOT_NEGOTIATED);
+  decoder_assert_error (decoder, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+      "memory:CUDAMemory");
+}
+
 int
 main (int argc, char **argv)
 {
@@ -732,5 +796,8 @@ main (int argc, char **argv)
   g_test_add_func ("/videovae/truncated", test_truncated);
   g_test_add_func ("/videovae/nan", test_nan);
   g_test_add_func ("/videovae/file", test_file);
+  g_test_add_func ("/videovae/cuda/template", test_cuda_template);
+  g_test_add_func ("/videovae/cuda/on-cpu", test_cuda_on_cpu);
+  g_test_add_func ("/videovae/cuda/refused", test_cuda_refused);
   return g_test_run ();
 }
