@@ -46,6 +46,7 @@ void bench_ops (Bench *bench);
 /* @layers: 0 = the release's, else fewer, for a quick look. */
 H3Transformer *bench_transformer_new (Filler *filler, gint layers);
 H3TextModel *bench_text_model_new (Filler *filler);
+H3VisionModel *bench_vision_model_new (Filler *filler);
 H3VideoVae *bench_video_vae_new (Filler *filler, gint layers);
 H3AudioVae *bench_audio_vae_new (Filler *filler);
 
