@@ -119,7 +119,7 @@ bench_block (Bench *b, gint64 s)
   bench_measure (b, "  rms_norm and modulation", 0, run_norm,
       &(H3RmsNormArgs){ y, x, w, 1e-5, table, rows, 0, 1 });
   bench_measure (b, "  qk_norm_rope", 0, run_rope,
-      &(H3QkNormRopeArgs){ qkv, 56, 56, 128, FALSE, head, head, 1e-5, cos, cos });
+      &(H3QkNormRopeArgs){ qkv, 56, 56, 128, head, head, 1e-5, cos, cos });
   bench_measure (b, "  attention", 4.0 * s * s * inner, run_attention,
       &(H3AttentionArgs){ o, qkv, 56, 56, 128, 1, FALSE, 0.088f });
   bench_measure (b, "  gated_residual", 0, run_gate,
@@ -147,7 +147,7 @@ bench_tiles (Bench *b)
   bench_measure (b, "  rms_norm", 0, run_norm,
       &(H3RmsNormArgs){ .y = y, .x = x, .weight = w, .eps = 1e-5 });
   bench_measure (b, "  qk_norm_rope", 0, run_rope,
-      &(H3QkNormRopeArgs){ qkv, 32, 32, 64, FALSE, NULL, NULL, 1e-5, cos, cos });
+      &(H3QkNormRopeArgs){ qkv, 32, 32, 64, NULL, NULL, 1e-5, cos, cos });
   bench_measure (b, "  attention", 4.0 * 1797 * s * dim, run_attention,
       &(H3AttentionArgs){ y, qkv, 32, 32, 64, n, FALSE, 0.125f });
   bench_measure (b, "  scaled_residual", 0, run_scaled,
