@@ -284,6 +284,7 @@ fill_blocks (Fill *fill, const H3Stop *stop, GError **error)
   fill->loader = h3_loader_new (t->adaln.set, H3_TRANSFORMER_WHAT);
   if (!h3_loader_begin (fill->loader, t->device, stop, NULL, NULL, error))
     return FALSE;
+  h3_loader_round_matrices (fill->loader, t->device->act_dtype);
   for (gint i = 0; i < t->config.layers; i++)
     if (!fill_block (fill, i, &failure))
       break;
