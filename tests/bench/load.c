@@ -127,14 +127,44 @@ ask_for_all (H3Loader *loader, H3TensorSet *set, GPtrArray *weights)
   }
 }
 
+/* That the device has the file's bytes. Of matrices: vectors are widened. */
+static void
+compare_all (H3TensorSet *set, H3Device *device, const GPtrArray *weights)
+{
+  const GPtrArray *names = h3_tensor_set_names (set);
+  g_autoptr (H3Stream) stream = NULL;
+  GError *error = NULL;
+
+  stream = h3_stream_new (device, &error);
+  must (stream != NULL, error, NULL);
+  must (weights->len == names->len, NULL, "a tensor is missing");
+  for (guint i = 0; i < names->len; i++) {
+    const H3StoredTensor *stored =
+        h3_tensor_set_get (set, names->pdata[i], NULL);
+    const H3Weight *weight = weights->pdata[i];
+    g_autofree gpointer want = NULL, got = NULL;
+
+    if (stored->rank < 2)
+      continue;
+    want = g_malloc (stored->bytes);
+    got = g_malloc (stored->bytes);
+    must (h3_stored_tensor_read (stored, 0, stored->bytes, want, &error), error,
+        NULL);
+    h3_download (stream, got, weight->tensor);
+    must (h3_stream_synchronize (stream, &error), error, NULL);
+    must (memcmp (want, got, stored->bytes) == 0, NULL, stored->name);
+  }
+}
+
 /* Seconds from the first request to the last byte. */
 static gdouble
-load (H3TensorSet *set, H3Device *device)
+load (H3TensorSet *set, H3Device *device, gboolean compare)
 {
   g_autoptr (H3Loader) loader = h3_loader_new (set, "benchmark");
   g_autoptr (GPtrArray) weights =
       g_ptr_array_new_with_free_func ((GDestroyNotify) h3_weight_unref);
   GError *error = NULL;
+  gdouble seconds;
   gint64 start;
 
   ask_for_all (loader, set, weights);
@@ -144,7 +174,10 @@ load (H3TensorSet *set, H3Device *device)
       NULL);
   ask_for_all (loader, set, weights);
   must (h3_loader_finish (loader, &error), error, NULL);
-  return (g_get_monotonic_time () - start) / 1e6;
+  seconds = (g_get_monotonic_time () - start) / 1e6;
+  if (compare)
+    compare_all (set, device, weights);
+  return seconds;
 }
 
 static gdouble
@@ -290,11 +323,11 @@ measure (const gchar *path, H3Device *device)
       device->name, g_get_num_processors ());
   for (gint i = 0; i < reps; i++) {
     drop_from_cache (path);
-    seconds[i] = load (set, device);
+    seconds[i] = load (set, device, FALSE);
   }
   print_rate ("from disk", bytes, seconds, reps);
   for (gint i = 0; i < reps; i++)
-    seconds[i] = load (set, device);
+    seconds[i] = load (set, device, i == 0);
   print_rate ("from the page cache", bytes, seconds, reps);
   seconds[0] = load_by_one_thread (set, device);
   print_rate ("from the page cache, one thread, unchecked", bytes, seconds, 1);
