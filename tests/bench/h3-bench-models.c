@@ -239,6 +239,27 @@ bench_transformer_new (Filler *f, gint layers)
   return t;
 }
 
+H3Transformer *
+bench_adaln_new (Filler *f, gint layers)
+{
+  H3Transformer *t = g_new0 (H3Transformer, 1);
+  H3TransformerConfig *c = &t->config;
+
+  g_atomic_ref_count_init (&t->refcount);
+  t->device = h3_device_ref (f->device);
+  *c = transformer_config;
+  c->refiner_layers = 0;
+  if (layers > 0)
+    c->layers = layers;
+  t->blocks = g_new0 (H3Block, c->layers);
+  t->time_in = weight (f, H3_DTYPE_F32, c->time_hidden, c->freq_dim);
+  t->time_in_bias = bias (f, c->time_hidden);
+  t->time_out = weight (f, H3_DTYPE_F32, c->time_dim, c->time_hidden);
+  t->time_out_bias = bias (f, c->time_dim);
+  h3_adaln_init (&t->adaln);
+  return t;
+}
+
 /* text-encoder.md 6 */
 H3TextModel *
 bench_text_model_new (Filler *f)

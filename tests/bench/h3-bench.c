@@ -21,7 +21,7 @@ static const GOptionEntry options[] = {
   { "layers", 'l', 0, G_OPTION_ARG_INT, &layers,
       "of transformer and video decoder, for a quick look", "N" },
   { "only", 'o', 0, G_OPTION_ARG_STRING, &only,
-      "matmul, ops, transformer, text, vision, video or audio", "PART" },
+      "matmul, ops, transformer, text, vision, video, audio, or adaln", "PART" },
   { "pytorch", 'p', 0, G_OPTION_ARG_FILENAME, &pytorch,
       "then run this script, which measures the same shapes", "SCRIPT" },
   { NULL }
@@ -468,6 +468,8 @@ main (int argc, char **argv)
     bench_ops (&b);
   if (wanted ("transformer"))
     bench_transformer (&b);
+  if (only && wanted ("adaln"))
+    bench_adaln (&b, layers);
   if (wanted ("text"))
     bench_text (&b);
   if (wanted ("vision"))
