@@ -29,7 +29,7 @@ unload (GstElement *element)
     GST_STATE_UNLOCK (element);
   }
   if (model)
-    gst_h3_model_release (model, GST_H3_RESIDENCY_PIPELINE);
+    gst_h3_model_release (model, common->held_as);
   return gst_h3_runtime_unload () > 0 || model != NULL;
 }
 
@@ -69,16 +69,28 @@ gst_h3_common_class_init (GstElementClass *klass)
           "What computes. The element message \"h3-model\" says what was "
           "chosen.",
           GST_TYPE_H3_BACKEND, GST_H3_DEFAULT_BACKEND, flags));
+  g_object_class_install_property (object_class, GST_H3_PROP_CUDA_DEVICE_ID,
+      g_param_spec_int ("cuda-device-id", "CUDA device id",
+          "Which of the visible NVIDIA GPUs computes, as CUDA counts them; an "
+          "error when it cannot be used, also with backend=auto. -1 = the one "
+          "with the most free memory. The CPU takes no notice of it.",
+          -1, G_MAXINT, GST_H3_DEFAULT_CUDA_DEVICE_ID, flags));
   g_object_class_install_property (object_class, GST_H3_PROP_RESIDENCY,
       g_param_spec_enum ("residency", "Residency",
-          "How long a loaded model stays in memory. A model is shared by all "
-          "elements of the process that use the same files on the same device.",
+          "How long a loaded model stays in the device's memory. A model is "
+          "shared by all elements of the process that use the same files on "
+          "the same device, and leaves only when all of them let it. Only text "
+          "encoder and transformer ever leave: to pinned host memory, and from "
+          "the CPU, or when the host is short of memory, to be loaded again.",
           GST_TYPE_H3_RESIDENCY, GST_H3_DEFAULT_RESIDENCY, flags));
   g_object_class_install_property (object_class, GST_H3_PROP_MEMORY_BUDGET,
       g_param_spec_uint64 ("memory-budget", "Memory budget",
-          "Bytes this element's weights and workspace may take; more is "
-          "refused before loading. 0 = what the device has free, minus a "
-          "margin of a twentieth of its memory (at most 1 GiB).",
+          "Bytes that the weights of all this process has on the device, the "
+          "workspaces of jobs that run there and this element's may take "
+          "together. What would need more waits for models to be parked "
+          "(residency), or is refused before loading. Free memory, less a "
+          "margin of a twentieth of the device's (at most 1 GiB), limits it "
+          "as well; 0 = nothing else does.",
           0, G_MAXUINT64, GST_H3_DEFAULT_MEMORY_BUDGET, flags));
   g_object_class_install_property (object_class, GST_H3_PROP_PRELOAD,
       g_param_spec_enum ("preload", "Preload",
@@ -88,7 +100,8 @@ gst_h3_common_class_init (GstElementClass *klass)
       g_param_spec_boxed ("stats", "Statistics",
           "Numbers of the work so far: model-loads (how often the process "
           "loaded the model now held), model-load-ms (milliseconds the last "
-          "load took), weight-bytes, and the element's own.",
+          "load took), model-parks (how often it left the device for others), "
+          "weight-bytes, and the element's own.",
           GST_TYPE_STRUCTURE, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
   install_signals (klass);
 }
@@ -103,6 +116,7 @@ gst_h3_common_init (GstH3Common *common, GstElement *element,
   common->funcs = funcs;
   common->model_path = g_strdup (GST_H3_DEFAULT_MODEL_PATH);
   common->backend = GST_H3_DEFAULT_BACKEND;
+  common->cuda_device_id = GST_H3_DEFAULT_CUDA_DEVICE_ID;
   common->residency = GST_H3_DEFAULT_RESIDENCY;
   common->memory_budget = GST_H3_DEFAULT_MEMORY_BUDGET;
   common->preload = GST_H3_DEFAULT_PRELOAD;
@@ -114,19 +128,22 @@ static GstStructure *
 get_stats (GstH3Common *common)
 {
   GstStructure *stats;
-  guint loads, load_ms;
+  guint loads, load_ms, parks;
 
   g_mutex_lock (&common->lock);
   if (common->model) {
     common->loads = gst_h3_model_loads (common->model);
     common->load_ms = gst_h3_model_load_ms (common->model);
+    common->parks = gst_h3_model_parks (common->model);
   }
   loads = common->loads;
   load_ms = common->load_ms;
+  parks = common->parks;
   g_mutex_unlock (&common->lock);
   stats = gst_structure_new ("application/x-h3-stats", "model-loads",
-      G_TYPE_UINT, loads, "model-load-ms", G_TYPE_UINT, load_ms, "weight-bytes",
-      G_TYPE_UINT64, common->weight_bytes, NULL);
+      G_TYPE_UINT, loads, "model-load-ms", G_TYPE_UINT, load_ms, "model-parks",
+      G_TYPE_UINT, parks, "weight-bytes", G_TYPE_UINT64, common->weight_bytes,
+      NULL);
   if (common->funcs->add_stats)
     common->funcs->add_stats (common->element, stats);
   return stats;
@@ -146,6 +163,9 @@ gst_h3_common_set_property (GstH3Common *common, guint prop_id,
       break;
     case GST_H3_PROP_BACKEND:
       common->backend = g_value_get_enum (value);
+      break;
+    case GST_H3_PROP_CUDA_DEVICE_ID:
+      common->cuda_device_id = g_value_get_int (value);
       break;
     case GST_H3_PROP_RESIDENCY:
       common->residency = g_value_get_enum (value);
@@ -180,6 +200,9 @@ gst_h3_common_get_property (GstH3Common *common, guint prop_id, GValue *value)
       break;
     case GST_H3_PROP_BACKEND:
       g_value_set_enum (value, common->backend);
+      break;
+    case GST_H3_PROP_CUDA_DEVICE_ID:
+      g_value_set_int (value, common->cuda_device_id);
       break;
     case GST_H3_PROP_RESIDENCY:
       g_value_set_enum (value, common->residency);
@@ -309,38 +332,57 @@ workspace (GstH3Common *common)
                                   : 0;
 }
 
-static guint64
-get_budget (GstH3Common *common)
+static GstH3Residency
+get_residency (GstH3Common *common)
 {
-  guint64 budget;
+  GstH3Residency residency;
 
   GST_OBJECT_LOCK (common->element);
-  budget = common->memory_budget;
+  residency = common->residency;
   GST_OBJECT_UNLOCK (common->element);
-  return budget;
+  return residency;
 }
 
-gboolean
-gst_h3_common_check_workspace (GstH3Common *common, guint64 bytes,
-    GError **error)
+/* For the model, at the present settings. */
+static void
+init_request (GstH3Common *common, guint64 workspace, GstH3Request *request)
 {
-  const GstH3ModelKind *kind = common->funcs->kind;
+  *request = (GstH3Request){
+    .checkpoint = common->checkpoint,
+    .weights = common->weight_bytes,
+    .workspace = workspace,
+  };
+  GST_OBJECT_LOCK (common->element);
+  request->budget = common->memory_budget;
+  GST_OBJECT_UNLOCK (common->element);
+}
 
-  return gst_h3_runtime_plan_memory (common->device, kind->name,
-      get_budget (common), common->weight_bytes,
-      gst_h3_runtime_is_loaded (kind, common->checkpoint, common->device),
-      bytes, error);
+/* The element's part of the device's plan, at the present settings. */
+static gboolean
+make_plan (GstH3Common *common, GError **error)
+{
+  GstH3Request request;
+
+  init_request (common, workspace (common), &request);
+  if (common->plan)
+    return gst_h3_plan_update (common->plan, get_residency (common), &request,
+        error);
+  common->plan = gst_h3_plan_new (common->funcs->kind, common->device,
+      get_residency (common), &request, error);
+  return common->plan != NULL;
 }
 
 H3Device *
 gst_h3_common_get_device (GstH3Common *common, GError **error)
 {
   GstH3Backend backend;
+  gint ordinal;
 
   GST_OBJECT_LOCK (common->element);
   backend = common->backend;
+  ordinal = common->cuda_device_id;
   GST_OBJECT_UNLOCK (common->element);
-  return gst_h3_runtime_get_device (backend, -1, error);
+  return gst_h3_runtime_get_device (backend, ordinal, error);
 }
 
 static gboolean
@@ -366,24 +408,20 @@ open_checkpoint (GstH3Common *common, GError **error)
   if (common->funcs->opened &&
       !common->funcs->opened (common->element, common->checkpoint, error))
     return FALSE;
-  return gst_h3_common_check_workspace (common, workspace (common), error);
+  return make_plan (common, error);
 }
 
 static void
 close_checkpoint (GstH3Common *common)
 {
   GstH3Model *model;
-  GstH3Residency residency;
 
-  GST_OBJECT_LOCK (common->element);
-  residency = common->residency;
-  GST_OBJECT_UNLOCK (common->element);
   g_mutex_lock (&common->lock);
-  model = common->model;
-  common->model = NULL;
+  model = g_steal_pointer (&common->model);
   g_mutex_unlock (&common->lock);
   if (model)
-    gst_h3_model_release (model, residency);
+    gst_h3_model_release (model, common->held_as);
+  g_clear_pointer (&common->plan, gst_h3_plan_free);
   g_clear_pointer (&common->checkpoint, h3_checkpoint_free);
   g_clear_pointer (&common->device, h3_device_unref);
   g_clear_pointer (&common->path, g_free);
@@ -440,56 +478,110 @@ load_progress (guint64 done, guint64 total, gpointer user_data)
   gst_h3_progress_update (&load->report, done, total);
 }
 
+/* Refers to the model from its first use on. */
 static GstH3Model *
-acquire_model (GstH3Common *common, const H3Stop *stop, GError **error)
+hold_model (GstH3Common *common, GError **error)
 {
+  GstH3Residency residency = get_residency (common);
+  GstH3Model *model, *spare = NULL;
+
+  g_mutex_lock (&common->lock);
+  model = common->model;
+  g_mutex_unlock (&common->lock);
+  if (model)
+    return model;
+
+  model = gst_h3_model_hold (common->funcs->kind, common->checkpoint,
+      common->device, residency, error);
+  if (!model)
+    return NULL;
+  g_mutex_lock (&common->lock);
+  if (common->model) {
+    spare = model; /* the preload took it at the same time */
+  } else {
+    common->model = model;
+    common->held_as = residency;
+  }
+  model = common->model;
+  g_mutex_unlock (&common->lock);
+  if (spare)
+    gst_h3_model_release (spare, residency);
+  return model;
+}
+
+/* Calls @use with a request that reports loading and its failure. */
+typedef gpointer (
+    *UseModel) (GstH3Model *model, const GstH3Request *request, GError **error);
+
+static gpointer
+use_model (GstH3Common *common, UseModel use, guint64 workspace, guint64 held,
+    const H3Stop *job, GError **error)
+{
+  AcquireStop acquire_stop = { common, job };
+  const H3Stop stop = { acquire_should_stop, &acquire_stop };
   LoadReport load = { common, {
                                   0,
                               } };
+  GstH3Request request;
   GError *local = NULL;
-  GstH3Model *model =
-      gst_h3_model_acquire (common->funcs->kind, common->checkpoint,
-          common->device, get_budget (common), common->weight_bytes,
-          workspace (common), stop, load_progress, &load, &local);
+  GstH3Model *model = hold_model (common, &local);
+  gpointer result = NULL;
 
+  if (model) {
+    init_request (common, workspace, &request);
+    request.held = MIN (held, workspace);
+    request.stop = &stop;
+    request.progress = load_progress;
+    request.user_data = &load;
+    result = use (model, &request, &local);
+  }
   if (local)
     gst_h3_common_fail (common, g_error_copy (local));
   gst_h3_progress_end (&load.report, local);
-  if (local)
+  if (local) {
     g_propagate_error (error, local);
+    return NULL;
+  }
+  gst_h3_common_begin (common);
+  return result;
+}
+
+gpointer
+gst_h3_common_acquire (GstH3Common *common, guint64 workspace, guint64 held,
+    const H3Stop *stop, GError **error)
+{
+  gpointer model =
+      use_model (common, gst_h3_model_load, workspace, held, stop, error);
+
+  if (model)
+    common->promised = workspace - MIN (held, workspace);
   return model;
 }
 
 gpointer
-gst_h3_common_acquire (GstH3Common *common, const H3Stop *job, GError **error)
+gst_h3_common_begin_job (GstH3Common *common, guint64 workspace,
+    const H3Stop *stop, GError **error)
 {
-  AcquireStop acquire_stop = { common, job };
-  const H3Stop stop = { acquire_should_stop, &acquire_stop };
-  GstH3Model *model, *spare = NULL;
-  gpointer loaded;
+  return use_model (common, gst_h3_model_begin, workspace, 0, stop, error);
+}
 
-  g_mutex_lock (&common->lock);
-  loaded = common->model ? gst_h3_model_get (common->model) : NULL;
-  g_mutex_unlock (&common->lock);
-  if (loaded) {
-    gst_h3_common_begin (common);
-    return loaded;
-  }
+void
+gst_h3_common_settle (GstH3Common *common)
+{
+  gst_h3_model_settle (common->model, common->promised);
+  common->promised = 0;
+}
 
-  model = acquire_model (common, &stop, error);
-  if (!model)
-    return NULL;
-  g_mutex_lock (&common->lock);
-  if (common->model)
-    spare = model; /* the preload got it at the same time */
-  else
-    common->model = model;
-  loaded = gst_h3_model_get (common->model);
-  g_mutex_unlock (&common->lock);
-  if (spare)
-    gst_h3_model_release (spare, GST_H3_RESIDENCY_PIPELINE);
-  gst_h3_common_begin (common);
-  return loaded;
+void
+gst_h3_common_end_job (GstH3Common *common)
+{
+  gst_h3_model_end (common->model, common->held_as);
+}
+
+static gpointer
+preload (GstH3Model *model, const GstH3Request *request, GError **error)
+{
+  return GINT_TO_POINTER (gst_h3_model_preload (model, request, error));
 }
 
 static gpointer
@@ -498,7 +590,7 @@ preload_thread (gpointer data)
   GstH3Common *common = data;
   GError *error = NULL;
 
-  if (!gst_h3_common_acquire (common, NULL, &error)) {
+  if (!use_model (common, preload, workspace (common), 0, NULL, &error)) {
     GST_INFO_OBJECT (common->element, "preload ended: %s", error->message);
     g_error_free (error);
   }
@@ -573,6 +665,12 @@ gst_h3_common_before_state_change (GstH3Common *common,
       break;
     case GST_STATE_CHANGE_READY_TO_PAUSED:
       g_atomic_int_set (&common->reported, FALSE);
+      /* settings may have changed since */
+      if (!make_plan (common, &error)) {
+        gst_h3_common_fail (common, error);
+        return FALSE;
+      }
+      gst_h3_plan_log (common->plan);
       start_preload (common, GST_H3_PRELOAD_PAUSED);
       break;
     case GST_STATE_CHANGE_PAUSED_TO_READY:

@@ -8,7 +8,7 @@
  *   set/get        gst_h3_common_set_property(), _get_property()
  *   change_state   gst_h3_common_before_state_change(), chain up,
  *                  gst_h3_common_after_state_change()
- *   working thread gst_h3_common_acquire(), gst_h3_common_fail()
+ *   working thread gst_h3_common_acquire() or _begin_job(), _fail()
  *   finalize       gst_h3_common_clear()
  */
 #pragma once
@@ -26,6 +26,7 @@ GST_DEBUG_CATEGORY_EXTERN (gst_h3_runtime_debug);
 enum {
   GST_H3_PROP_MODEL_PATH = 1,
   GST_H3_PROP_BACKEND,
+  GST_H3_PROP_CUDA_DEVICE_ID,
   GST_H3_PROP_RESIDENCY,
   GST_H3_PROP_MEMORY_BUDGET,
   GST_H3_PROP_PRELOAD,
@@ -35,7 +36,8 @@ enum {
 
 #define GST_H3_DEFAULT_MODEL_PATH NULL
 #define GST_H3_DEFAULT_BACKEND GST_H3_BACKEND_AUTO
-#define GST_H3_DEFAULT_RESIDENCY GST_H3_RESIDENCY_PIPELINE
+#define GST_H3_DEFAULT_CUDA_DEVICE_ID -1
+#define GST_H3_DEFAULT_RESIDENCY GST_H3_RESIDENCY_AUTO
 #define GST_H3_DEFAULT_MEMORY_BUDGET 0
 #define GST_H3_DEFAULT_PRELOAD GST_H3_PRELOAD_PAUSED
 
@@ -66,6 +68,7 @@ struct _GstH3Common {
   /* settings, under the element's object lock */
   gchar *model_path;
   GstH3Backend backend;
+  gint cuda_device_id;
   GstH3Residency residency;
   guint64 memory_budget;
   GstH3Preload preload;
@@ -74,6 +77,7 @@ struct _GstH3Common {
   H3Checkpoint *checkpoint;
   H3Device *device;
   guint64 weight_bytes;
+  GstH3Plan *plan;
   gboolean is_demo;  /* the checkpoint shipped with us, named or not */
   gchar *path;       /* where the checkpoint is */
   gchar *model_name; /* for people and metadata: its last path components */
@@ -81,11 +85,14 @@ struct _GstH3Common {
   /* loading, under lock; lock is taken after no other and held over nothing */
   GMutex lock;
   GstH3Model *model;
+  GstH3Residency held_as; /* @model */
   GThread *loader;
-  guint loads, load_ms; /* of the model last held */
-  gint stopping;        /* atomic: the element goes down, loading must end */
-  gint reported;        /* atomic: this failure has its error message; the next
+  guint loads, load_ms, parks; /* of the model last held */
+  gint stopping; /* atomic: the element goes down, loading must end */
+  gint reported; /* atomic: this failure has its error message; the next
                      acquire that works begins anew */
+
+  guint64 promised; /* workspace kept for the working thread */
 };
 
 /* Installs the shared properties and the action signal `unload`. */
@@ -112,23 +119,34 @@ void gst_h3_common_after_state_change (GstH3Common *common,
     GstStateChange transition, GstStateChangeReturn ret);
 
 /**
- * gst_h3_common_acquire:
+ * gst_h3_common_acquire: for a kind without a stage
+ * @workspace: bytes the job needs; @held: those the element has from earlier
  * @stop: of the job; going to READY stops it as well
  *
- * The loaded model for a job, from the working thread: waits for the preload,
- * loads otherwise. Belongs to @common, valid until READY→NULL or, when the
- * element is in READY, `unload`. Call it for every job.
+ * The loaded model for a job, and room for its workspace until
+ * gst_h3_common_settle(), from the working thread. Belongs to @common, valid
+ * until READY→NULL or, when the element is in READY, `unload`. Call it for every
+ * job. A failure has been posted.
  */
-gpointer gst_h3_common_acquire (GstH3Common *common, const H3Stop *stop,
-    GError **error);
+gpointer gst_h3_common_acquire (GstH3Common *common, guint64 workspace,
+    guint64 held, const H3Stop *stop, GError **error);
 
-/* What `backend` chooses, in any state; in READY and above the element's own
- * @device. (transfer full) */
+/**
+ * gst_h3_common_begin_job: for a kind with a stage
+ *
+ * The same, with the device's turn: it and the model are the job's until
+ * gst_h3_common_end_job(), and no longer.
+ */
+gpointer gst_h3_common_begin_job (GstH3Common *common, guint64 workspace,
+    const H3Stop *stop, GError **error);
+void gst_h3_common_end_job (GstH3Common *common);
+
+/* The workspace is allocated, or will not be. */
+void gst_h3_common_settle (GstH3Common *common);
+
+/* What `backend` and `cuda-device-id` choose, in any state; in READY and above
+ * the element's own @device. (transfer full) */
 H3Device *gst_h3_common_get_device (GstH3Common *common, GError **error);
-
-/* Checks @workspace bytes for a job against budget and free memory. */
-gboolean gst_h3_common_check_workspace (GstH3Common *common, guint64 workspace,
-    GError **error);
 
 /* After a flush: the next failure is a new one, and says so. */
 void gst_h3_common_begin (GstH3Common *common);

@@ -158,6 +158,7 @@ gst_h3_decoder_open_clip (GstH3Decoder *self, GError **error)
   guint64 number = self->clips, workspace;
   guint rank = gst_h3_latent_info_shape (&self->info, dim);
   gpointer model;
+  gboolean begun;
   g_autofree gchar *text = NULL;
   g_autoptr (H3Tensor) latent = NULL;
 
@@ -169,15 +170,16 @@ gst_h3_decoder_open_clip (GstH3Decoder *self, GError **error)
       rank, dim, "latent", error);
   if (!latent)
     return FALSE;
-  model = gst_h3_common_acquire (&self->common, &self->stop, error);
+  workspace = klass->workspace (self, &self->info);
+  model = gst_h3_common_acquire (&self->common, workspace, self->held,
+      &self->stop, error);
   if (!model)
     return FALSE;
-
-  workspace = klass->workspace (self, &self->info);
-  if (!gst_h3_common_check_workspace (&self->common, workspace, error))
-    return FALSE;
   gst_h3_decoder_place_clip (self, self->input);
-  if (!klass->begin (self, model, latent, &self->total_units, error))
+  begun = klass->begin (self, model, latent, &self->total_units, error);
+  gst_h3_common_settle (&self->common);
+  self->held = begun ? workspace : 0;
+  if (!begun)
     return FALSE;
 
   GST_OBJECT_LOCK (self);
@@ -473,6 +475,8 @@ gst_h3_decoder_stop (GstBaseTransform *trans)
 
   gst_h3_decoder_drop_clip (self);
   GST_H3_DECODER_GET_CLASS (self)->release (self);
+  self->held = 0;
+  self->info = (GstH3LatentInfo){ 0 }; /* the next stream may be another */
   g_clear_pointer (&self->stream, h3_stream_free);
   g_clear_error (&self->caps_error);
   gst_clear_caps (&self->refused);

@@ -44,6 +44,7 @@ struct _GstH3Decoder {
   guint64 total_units;
   GstH3ProgressReport progress;
   gint64 decode_us; /* without the time spent pushing */
+  guint64 held;     /* bytes of workspace kept from the last clip */
 
   /* the timeline: unit @base_unit of the stream is at @base_time */
   guint64 next_unit, base_unit;

@@ -52,11 +52,19 @@ transformer_unref (gpointer model)
   h3_transformer_unref (model);
 }
 
+static GPtrArray *
+transformer_tensors (gpointer model)
+{
+  return h3_transformer_tensors (model);
+}
+
 static const GstH3ModelKind transformer_kind = {
   .name = "transformer",
+  .stage = 2,
   .component = H3_COMPONENT_TRANSFORMER,
   .plan = transformer_plan,
   .load = transformer_load,
+  .tensors = transformer_tensors,
   .unref = transformer_unref,
 };
 
@@ -265,6 +273,8 @@ step_done (gint step, gint steps, gpointer data)
 
   GST_DEBUG_OBJECT (run->self, "job %" G_GUINT64_FORMAT ": step %d/%d",
       run->job->number, step, steps);
+  /* all of its memory is allocated */
+  gst_h3_common_settle (&run->self->common);
   gst_h3_progress_update (&run->report, step, steps);
   g_signal_emit (run->self, gst_h3_denoise_signals[GST_H3_SIGNAL_JOB_STEP], 0,
       run->job->number, (guint) step, (guint) steps);
@@ -345,6 +355,7 @@ text_tags (const GstH3EmbedsInfo *info)
   return tags;
 }
 
+/* With the device's turn. */
 static gboolean
 compute (Run *run, const H3Stop *stop, H3Tensor **video, H3Tensor **audio,
     GError **error)
@@ -356,13 +367,15 @@ compute (Run *run, const H3Stop *stop, H3Tensor **video, H3Tensor **audio,
   H3Tensor *embeds;
   gboolean good;
 
+  if (!self->stream &&
+      !(self->stream = h3_stream_new (self->common.device, error)))
+    return FALSE;
   embeds = gst_h3_tensor_from_buffer (run->job->embeds, self->stream,
       gst_h3_type_to_dtype (info->type), 2, shape, "prompt embeddings", error);
   if (!embeds)
     return FALSE;
   good = gst_h3_conditions_to_device (&run->conditions, self->stream,
-             &self->config, error) &&
-         gst_h3_runtime_take_turn (self->common.device, stop, error);
+      &self->config, error);
   if (good) {
     run->clip.request.conditions = run->conditions.list;
     run->clip.request.n_conditions = run->conditions.n;
@@ -371,12 +384,13 @@ compute (Run *run, const H3Stop *stop, H3Tensor **video, H3Tensor **audio,
         embeds, tags, step_done, tables_progress, run, stop, NULL, video, audio,
         error);
     h3_stream_set_stop (self->stream, NULL);
-    gst_h3_runtime_end_turn (self->common.device);
   }
   h3_tensor_unref (embeds);
   return good;
 }
 
+/* TRUE: the device's turn is the job's, to be ended by
+ * gst_h3_common_end_job(). */
 static gboolean
 prepare (Run *run, const H3Stop *stop, GError **error)
 {
@@ -389,13 +403,9 @@ prepare (Run *run, const H3Stop *stop, GError **error)
   GST_OBJECT_UNLOCK (self);
   if (!negotiate (run, error))
     return FALSE;
-  run->transformer = gst_h3_common_acquire (&self->common, stop, error);
-  if (!run->transformer ||
-      !gst_h3_common_check_workspace (&self->common, workspace, error))
-    return FALSE;
-  if (!self->stream)
-    self->stream = h3_stream_new (self->common.device, error);
-  return self->stream != NULL;
+  run->transformer =
+      gst_h3_common_begin_job (&self->common, workspace, stop, error);
+  return run->transformer != NULL;
 }
 
 static GstBuffer *
@@ -509,6 +519,7 @@ make_clip (Run *run, GError **error)
 {
   const H3Stop stop = { should_stop, run->job };
   H3Tensor *video = NULL, *audio = NULL;
+  gboolean good;
   gint64 begin;
 
   if (!gst_h3_denoise_wait_conditions (run->self, run->job, &run->conditions,
@@ -518,7 +529,9 @@ make_clip (Run *run, GError **error)
     return FALSE;
   begin_report (run);
   begin = g_get_monotonic_time ();
-  if (!compute (run, &stop, &video, &audio, error))
+  good = compute (run, &stop, &video, &audio, error);
+  gst_h3_common_end_job (&run->self->common);
+  if (!good)
     return FALSE;
   take_time (run, g_get_monotonic_time () - begin);
   return deliver (run, video, audio, error);

@@ -30,6 +30,10 @@ gst_h3_residency_get_type (void)
 {
   static gsize type;
   static const GEnumValue values[] = {
+    { GST_H3_RESIDENCY_AUTO,
+        "As pipeline while everything fits; else the models that take turns "
+        "leave, the one longest unused first, when another needs the room",
+        "auto" },
     { GST_H3_RESIDENCY_PIPELINE,
         "Free the model when the last element that uses it goes to NULL",
         "pipeline" },
@@ -37,6 +41,8 @@ gst_h3_residency_get_type (void)
         "Keep the model until \"unload\" or the end of the process, so that "
         "the next pipeline starts at once",
         "process" },
+    { GST_H3_RESIDENCY_STAGE, "The models that take turns leave after each job",
+        "stage" },
     { 0 }
   };
 

@@ -13,8 +13,10 @@ typedef enum {
 } GstH3Backend;
 
 typedef enum {
+  GST_H3_RESIDENCY_AUTO,
   GST_H3_RESIDENCY_PIPELINE,
   GST_H3_RESIDENCY_PROCESS,
+  GST_H3_RESIDENCY_STAGE,
 } GstH3Residency;
 
 typedef enum {

@@ -41,6 +41,10 @@ GST_DEBUG_CATEGORY_STATIC (gst_h3_text_enc_debug);
 #define GST_CAT_DEFAULT gst_h3_text_enc_debug
 
 #define DEFAULT_MAX_TOKENS 0
+/* Tokens to plan memory for, before there is a prompt. */
+#define TYPICAL_TOKENS 512
+/* At most so many are around a prompt. */
+#define TEMPLATE_TOKENS 64
 
 /* 262144 tokens, the most that H3 takes, are about 1 MiB of text. */
 #define MAX_PROMPT_BYTES (8 * 1024 * 1024)
@@ -129,13 +133,21 @@ text_models_plan (const H3Checkpoint *checkpoint, guint64 *weight_bytes,
 
 static const H3Component tokenizer_too[] = { H3_COMPONENT_TOKENIZER };
 
+static GPtrArray *
+text_models_tensors (gpointer models)
+{
+  return h3_text_model_tensors (((TextModels *) models)->text);
+}
+
 static const GstH3ModelKind text_kind = {
   .name = "text encoder",
+  .stage = 1,
   .component = H3_COMPONENT_TEXT_ENCODER,
   .also = tokenizer_too,
   .n_also = G_N_ELEMENTS (tokenizer_too),
   .plan = text_models_plan,
   .load = text_models_load,
+  .tensors = text_models_tensors,
   .unref = text_models_free,
 };
 
@@ -161,9 +173,19 @@ text_enc_add_stats (GstElement *element, GstStructure *stats)
   GST_OBJECT_UNLOCK (self);
 }
 
+static guint64
+text_enc_workspace (GstElement *element)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (element);
+
+  return h3_text_model_workspace (&self->config, self->common.device,
+      TYPICAL_TOKENS);
+}
+
 static const GstH3CommonFuncs common_funcs = {
   .kind = &text_kind,
   .opened = text_enc_opened,
+  .workspace = text_enc_workspace,
   .add_stats = text_enc_add_stats,
 };
 
@@ -197,19 +219,25 @@ max_tokens (GstH3TextEnc *self)
                : (guint) self->config.max_positions;
 }
 
+/* A token is a byte at least. */
+static guint64
+prompt_workspace (GstH3TextEnc *self, gsize size)
+{
+  return h3_text_model_workspace (&self->config, self->common.device,
+      MIN (size + TEMPLATE_TOKENS, max_tokens (self)));
+}
+
+/* With the device's turn. */
 static H3Tensor *
-encode (GstH3TextEnc *self, const gchar *text, gsize size, const H3Stop *stop,
-    GError **error)
+encode (GstH3TextEnc *self, TextModels *models, const gchar *text, gsize size,
+    const H3Stop *stop, GError **error)
 {
   g_auto (H3Presentation) presentation = {
     NULL,
   };
   H3TextInput input;
   H3Tensor *embeds = NULL;
-  TextModels *models = gst_h3_common_acquire (&self->common, stop, error);
 
-  if (!models)
-    return NULL;
   if (!self->stream &&
       !(self->stream = h3_stream_new (self->common.device, error)))
     return NULL;
@@ -275,11 +303,17 @@ encode_to_buffer (GstH3TextEnc *self, const gchar *text, gsize size,
 {
   const H3Stop stop = { should_stop, self };
   gint64 start = g_get_monotonic_time ();
-  H3Tensor *embeds = encode (self, text, size, &stop, error);
+  TextModels *models = gst_h3_common_begin_job (&self->common,
+      prompt_workspace (self, size), &stop, error);
+  H3Tensor *embeds;
   GstH3EmbedsInfo info;
   GstBuffer *buffer = NULL;
   GstCaps *caps;
 
+  if (!models)
+    return NULL;
+  embeds = encode (self, models, text, size, &stop, error);
+  gst_h3_common_end_job (&self->common);
   if (!embeds)
     return NULL;
   info = (GstH3EmbedsInfo){ "t2va", GST_H3_TYPE_FLOAT32, embeds->shape[0],

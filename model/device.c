@@ -31,7 +31,7 @@ h3_device_fail (H3Device *device, const gchar *why)
 }
 
 gboolean
-h3_device_check (const H3Device *device, GError **error)
+h3_device_check (H3Device *device, GError **error)
 {
   const gchar *why = g_atomic_pointer_get (&device->failure);
 

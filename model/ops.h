@@ -478,7 +478,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Device, h3_device_unref)
 void h3_device_fail (H3Device *device, const gchar *why);
 /* FALSE with H3_ERROR_DEVICE, which says to restart the process, when it has
  * failed for good. Jobs ask before they begin. */
-gboolean h3_device_check (const H3Device *device, GError **error);
+gboolean h3_device_check (H3Device *device, GError **error);
 
 /* A stream is used by one thread at a time. */
 H3Stream *h3_stream_new (H3Device *device, GError **error);

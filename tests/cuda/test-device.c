@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The device itself: finding it, its memory, its streams. */
+#include "model/parking.h"
 #include "tests/cuda/test-cuda.h"
 
 static void
@@ -126,6 +127,98 @@ test_errors (CudaTest *t)
   g_assert_true (h3_stream_synchronize (t->gpu, NULL));
 }
 
+/* A kernel reads where nothing is: the context is lost, the process is not. */
+static void
+lose_the_context (void)
+{
+  H3Device *device = cuda_test_device ();
+  g_autoptr (GError) error = NULL;
+  g_autoptr (H3Stream) stream = h3_stream_new (device, NULL);
+  g_autoptr (H3Tensor) x = h3_tensor_new_1d (device, H3_DTYPE_F32, 100, NULL);
+  g_autoptr (H3Tensor) y = h3_tensor_new_1d (device, H3_DTYPE_F32, 100, NULL);
+  gpointer data = x->data;
+
+  g_assert_true (h3_device_check (device, NULL));
+  x->data = GSIZE_TO_POINTER (4096);
+  h3_scale (stream, y, x, 2);
+  g_assert_false (h3_stream_synchronize (stream, &error));
+  x->data = data;
+  g_assert_error (error, H3_ERROR, H3_ERROR_DEVICE);
+  g_clear_error (&error);
+  g_assert_false (h3_device_check (device, &error));
+  g_assert_error (error, H3_ERROR, H3_ERROR_DEVICE);
+  g_assert_nonnull (strstr (error->message, "restart"));
+  g_clear_error (&error);
+  g_assert_null (h3_tensor_new_1d (device, H3_DTYPE_F32, 100, &error));
+  g_assert_error (error, H3_ERROR, H3_ERROR_DEVICE);
+}
+
+static void
+test_lost_context (void)
+{
+  if (!cuda_test_device ())
+    return;
+  if (g_test_subprocess ()) {
+    lose_the_context ();
+    return;
+  }
+  g_test_trap_subprocess (NULL, 0, 0);
+  g_test_trap_assert_passed ();
+}
+
+/* Pinned memory, which is the host's. */
+static void
+test_host_memory (CudaTest *t)
+{
+  H3Device *device = t->gpu->device;
+  g_autoptr (GError) error = NULL;
+  guint8 *data = device->ops->alloc_host (device, 1 << 20, &error);
+
+  g_assert_no_error (error);
+  memset (data, 1, 1 << 20);
+  device->ops->free_host (device, data, 1 << 20);
+  g_assert_null (device->ops->alloc_host (device, (gsize) 1 << 50, &error));
+  g_assert_error (error, H3_ERROR, H3_ERROR_NO_SPACE);
+  g_assert_true (h3_device_check (device, NULL));
+}
+
+/* Weights that were parked, and had their place taken meanwhile, are the same
+ * at another address. */
+static void
+test_parking (CudaTest *t)
+{
+  H3Device *device = t->gpu->device;
+  GPtrArray *tensors =
+      g_ptr_array_new_with_free_func ((GDestroyNotify) h3_tensor_unref);
+  g_autoptr (H3Parking) parking = NULL;
+  g_autoptr (GError) error = NULL;
+  Twin *x = twin_random (t, H3_DTYPE_BF16, 1, DIMS (1000, 77));
+  Twin *y = twin_out (t, H3_DTYPE_F32, DIMS (1000, 77));
+  guint64 before, parked, total;
+
+  g_ptr_array_add (tensors, h3_tensor_ref (x->gpu));
+  g_ptr_array_add (tensors,
+      h3_tensor_new_1d (device, H3_DTYPE_U8, 1 << 30, &error));
+  g_assert_no_error (error);
+  parking = h3_parking_new (tensors);
+  for (guint i = 0; i < 2; i++) {
+    g_autoptr (H3Tensor) taken = NULL;
+
+    device->ops->memory_info (device, &before, &total);
+    h3_parking_park (parking, NULL, &error);
+    g_assert_no_error (error);
+    device->ops->memory_info (device, &parked, &total);
+    g_assert_cmpuint (parked, >=, before + (1 << 30));
+    taken = h3_tensor_new_1d (device, H3_DTYPE_U8, 1 << 29, &error);
+    g_assert_no_error (error);
+    h3_parking_unpark (parking, NULL, &error);
+    g_assert_no_error (error);
+    h3_copy (t->ops.stream, y->cpu, x->cpu);
+    h3_copy (t->gpu, y->gpu, x->gpu);
+    twin_check (t, "after parking", y, 0);
+  }
+}
+
 void
 add_device_tests (void)
 {
@@ -135,6 +228,9 @@ add_device_tests (void)
   cuda_test_add ("/cuda/device/memory-returns", test_memory_returns);
   cuda_test_add ("/cuda/device/free-in-use", test_free_in_use);
   cuda_test_add ("/cuda/device/errors", test_errors);
+  cuda_test_add ("/cuda/device/host-memory", test_host_memory);
+  cuda_test_add ("/cuda/device/parking", test_parking);
+  g_test_add_func ("/cuda/device/lost-context", test_lost_context);
 }
 
 int

@@ -13,6 +13,7 @@ set_and_get_all (GstElement *element, gboolean playing)
   } cases[] = {
     { "model-path", "/nowhere", TRUE },
     { "backend", "cpu", TRUE },
+    { "cuda-device-id", "2", TRUE },
     { "residency", "process", TRUE },
     { "memory-budget", "123456789", TRUE },
     { "preload", "none", TRUE },

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Whole pipelines on cards that are too small, that fail and that are not
+ * there. On the demo checkpoint. */
+#include "card.h"
+
+#include <gst/h3/h3.h>
+
+#include "gst/gsth3common.h"
+#include "gst/gsth3elements.h"
+#include "h3-test.h"
+
+#define PROMPT "a red circle moves right on a blue background, high tone"
+#define SETTINGS "width=96 height=64 frames=22 steps=2 seed=1"
+
+/* What each test's card is called; one that has failed stays so. */
+enum { ROOMY, TIGHT, BROKEN, NAMED };
+
+typedef struct {
+  GstElement *pipeline;
+  GstBus *bus;
+  GByteArray *video, *audio;
+} Run;
+
+static void
+keep (GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer bytes)
+{
+  GstMapInfo map;
+
+  g_assert_true (gst_buffer_map (buffer, &map, GST_MAP_READ));
+  g_byte_array_append (bytes, map.data, map.size);
+  gst_buffer_unmap (buffer, &map);
+}
+
+static GByteArray *
+keep_from (Run *run, const gchar *name)
+{
+  GByteArray *bytes = g_byte_array_new ();
+  GstElement *sink = gst_bin_get_by_name (GST_BIN (run->pipeline), name);
+
+  g_signal_connect (sink, "handoff", G_CALLBACK (keep), bytes);
+  gst_object_unref (sink);
+  return bytes;
+}
+
+#define SINKS                                                                  \
+  "video/x-raw,format=RGB ! fakesink name=video sync=false "                   \
+  "signal-handoffs=true "
+
+G_GNUC_PRINTF (1, 2)
+static Run *
+run_new (const gchar *format, ...)
+{
+  Run *run = g_new0 (Run, 1);
+  g_autofree gchar *launch = NULL;
+  GError *error = NULL;
+  va_list args;
+
+  va_start (args, format);
+  launch = g_strdup_vprintf (format, args);
+  va_end (args);
+  run->pipeline = gst_parse_launch (launch, &error);
+  g_assert_no_error (error);
+  run->bus = gst_element_get_bus (run->pipeline);
+  run->video = keep_from (run, "video");
+  run->audio = keep_from (run, "audio");
+  return run;
+}
+
+/* h3src with @settings. */
+static Run *
+clip_new (guint card, const gchar *settings)
+{
+  return run_new ("h3src name=h3 model-path=%s prompt=\"" PROMPT "\" " SETTINGS
+                  " backend=cuda cuda-device-id=%u %s h3.video ! " SINKS
+                  "h3.audio ! fakesink name=audio sync=false "
+                  "signal-handoffs=true",
+      h3_test_demo_dir (), card, settings);
+}
+
+static void
+run_free (Run *run)
+{
+  gst_element_set_state (run->pipeline, GST_STATE_NULL);
+  gst_object_unref (run->bus);
+  gst_object_unref (run->pipeline);
+  g_byte_array_unref (run->video);
+  g_byte_array_unref (run->audio);
+  g_free (run);
+}
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (Run, run_free)
+
+/* To EOS or the first error, and back to READY. */
+static GError *
+run_to_end (Run *run)
+{
+  g_autoptr (GstMessage) message = NULL;
+  GError *error = NULL;
+
+  g_byte_array_set_size (run->video, 0);
+  g_byte_array_set_size (run->audio, 0);
+  gst_element_set_state (run->pipeline, GST_STATE_PLAYING);
+  message = gst_bus_timed_pop_filtered (run->bus, 60 * GST_SECOND,
+      GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+  g_assert_nonnull (message);
+  if (GST_MESSAGE_TYPE (message) == GST_MESSAGE_ERROR)
+    gst_message_parse_error (message, &error, NULL);
+  gst_element_set_state (run->pipeline, GST_STATE_READY);
+  gst_bus_set_flushing (run->bus, TRUE);
+  gst_bus_set_flushing (run->bus, FALSE);
+  return error;
+}
+
+static void
+assert_ends (Run *run)
+{
+  g_autoptr (GError) error = run_to_end (run);
+
+  g_assert_no_error (error);
+  g_assert_cmpuint (run->video->len, >, 0);
+  g_assert_cmpuint (run->audio->len, >, 0);
+}
+
+static void
+assert_fails (Run *run, GQuark domain, gint code, const gchar *says)
+{
+  g_autoptr (GError) error = run_to_end (run);
+
+  g_assert_error (error, domain, code);
+  if (!strstr (error->message, says))
+    g_error ("\"%s\" does not say \"%s\"", error->message, says);
+}
+
+static guint64
+stat_of (Run *run, const gchar *child, const gchar *name)
+{
+  GstElement *h3 = gst_bin_get_by_name (GST_BIN (run->pipeline), "h3");
+  GstStructure *stats = NULL, *inner = NULL;
+  const GValue *value;
+  guint64 number;
+
+  g_object_get (h3, "stats", &stats, NULL);
+  gst_object_unref (h3);
+  g_assert_true (
+      gst_structure_get (stats, child, GST_TYPE_STRUCTURE, &inner, NULL));
+  value = gst_structure_get_value (inner, name);
+  number = G_VALUE_HOLDS_UINT64 (value) ? g_value_get_uint64 (value)
+                                        : g_value_get_uint (value);
+  gst_structure_free (inner);
+  gst_structure_free (stats);
+  return number;
+}
+
+static void
+assert_same (const Run *a, const Run *b)
+{
+  g_assert_cmpmem (a->video->data, a->video->len, b->video->data,
+      b->video->len);
+  g_assert_cmpmem (a->audio->data, a->audio->len, b->audio->data,
+      b->audio->len);
+}
+
+/* --- residency --- */
+
+/* Text encoder and transformer take turns, and the clip is the same. */
+static void
+test_too_small_for_all (void)
+{
+  g_autoptr (Run) roomy = clip_new (ROOMY, "");
+  g_autoptr (Run) tight = clip_new (TIGHT, "");
+  gsize smaller;
+
+  assert_ends (roomy);
+  g_assert_cmpuint (stat_of (roomy, "textenc", "model-parks"), ==, 0);
+  g_assert_cmpuint (stat_of (roomy, "denoise", "model-parks"), ==, 0);
+  smaller = MIN (stat_of (roomy, "textenc", "weight-bytes"),
+      stat_of (roomy, "denoise", "weight-bytes"));
+  card_reset (&cards[TIGHT], (cards[ROOMY].peak - smaller / 2) / 0.95);
+
+  for (guint i = 1; i <= 3; i++) {
+    assert_ends (tight);
+    assert_same (roomy, tight);
+    g_assert_cmpuint (stat_of (tight, "textenc", "model-parks"), >=, i);
+  }
+  g_assert_cmpuint (stat_of (tight, "textenc", "model-loads"), ==, 1);
+  g_assert_cmpuint (stat_of (tight, "denoise", "model-loads"), ==, 1);
+  g_assert_cmpuint (cards[TIGHT].peak, <=, cards[TIGHT].capacity);
+  gst_element_set_state (tight->pipeline, GST_STATE_NULL);
+  g_assert_cmpuint (cards[TIGHT].used, ==, 0);
+  g_assert_cmpuint (cards[TIGHT].host_used, ==, 0);
+}
+
+static void
+test_stage (void)
+{
+  g_autoptr (Run) roomy = clip_new (ROOMY, "");
+  g_autoptr (Run) staged = clip_new (ROOMY, "residency=stage");
+
+  assert_ends (roomy);
+  gst_element_set_state (roomy->pipeline, GST_STATE_NULL);
+  for (guint i = 1; i <= 2; i++) {
+    assert_ends (staged);
+    assert_same (roomy, staged);
+    g_assert_cmpuint (stat_of (staged, "textenc", "model-parks"), ==, i);
+    g_assert_cmpuint (stat_of (staged, "denoise", "model-parks"), ==, i);
+  }
+  /* besides the decoders, what the transformer keeps from its schedule */
+  g_assert_cmpuint (cards[ROOMY].used, <=,
+      stat_of (staged, "videovae", "weight-bytes") +
+          stat_of (staged, "audiovae", "weight-bytes") +
+          stat_of (staged, "denoise", "workspace-bytes"));
+}
+
+static void
+test_pipeline_residency (void)
+{
+  g_autoptr (Run) tight = clip_new (TIGHT, "residency=pipeline");
+
+  assert_fails (tight, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NO_SPACE_LEFT,
+      "set residency=auto");
+}
+
+/* --- errors --- */
+
+static void
+test_large_clip (void)
+{
+  g_autoptr (Run) tight = clip_new (TIGHT, "");
+  GstElement *h3 = gst_bin_get_by_name (GST_BIN (tight->pipeline), "h3");
+
+  g_object_set (h3, "width", 1024, "height", 1024, NULL);
+  assert_fails (tight, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NO_SPACE_LEFT,
+      "make a smaller clip");
+  gst_element_set_state (tight->pipeline, GST_STATE_NULL);
+  g_object_set (h3, "width", 96, "height", 64, NULL);
+  assert_ends (tight);
+  gst_object_unref (h3);
+}
+
+/* Memory that was free when it was asked for, and is not any more. */
+static void
+test_refused (void)
+{
+  g_autoptr (Run) run = clip_new (ROOMY, "");
+
+  g_atomic_int_set (&cards[ROOMY].refuse, TRUE);
+  assert_fails (run, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NO_SPACE_LEFT,
+      "on a card");
+  g_atomic_int_set (&cards[ROOMY].refuse, FALSE);
+  assert_ends (run);
+}
+
+/* A failure for good: the process lives, later jobs fail at once, and other
+ * cards work. */
+static void
+test_broken (void)
+{
+  g_autoptr (Run) run = clip_new (BROKEN, "");
+  g_autoptr (Run) next = clip_new (BROKEN, "");
+  g_autoptr (Run) other = clip_new (ROOMY, "");
+  guint products;
+
+  assert_ends (run);
+  products = cards[BROKEN].products;
+  cards[BROKEN].products = 0;
+  cards[BROKEN].break_after = products / 2;
+  assert_fails (run, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED,
+      "an illegal memory access");
+  assert_fails (run, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED,
+      "restart the process");
+  assert_fails (next, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED,
+      "restart the process");
+  assert_ends (other);
+  assert_ends (other);
+}
+
+/* --- choosing a card --- */
+
+static void
+test_no_such_card (void)
+{
+  static const gchar *const backends[] = { "backend=cuda", "backend=auto" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (backends); i++) {
+    g_autoptr (Run) run = clip_new (99, backends[i]);
+
+    assert_fails (run, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
+        "there are 8 visible");
+  }
+}
+
+static void
+test_named_card (void)
+{
+  static const gchar *const elements[] = { "h3textenc", "h3denoise",
+    "h3videovae", "h3audiovae", "h3src" };
+  g_autoptr (Run) run = clip_new (NAMED, "backend=auto");
+  gint id;
+
+  assert_ends (run);
+  g_assert_cmpuint (cards[NAMED].products, >, 0);
+  for (guint i = 0; i < G_N_ELEMENTS (elements); i++) {
+    GstElement *element = gst_element_factory_make (elements[i], NULL);
+
+    g_object_get (element, "cuda-device-id", &id, NULL);
+    g_assert_cmpint (id, ==, -1);
+    g_object_set (element, "cuda-device-id", 3, NULL);
+    g_object_get (element, "cuda-device-id", &id, NULL);
+    g_assert_cmpint (id, ==, 3);
+    gst_object_unref (element);
+  }
+}
+
+/* --- ten clips --- */
+
+static void
+push_prompts (GstElement *source, guint n)
+{
+  for (guint i = 0; i < n; i++) {
+    GstBuffer *buffer =
+        gst_buffer_new_wrapped (g_strdup (PROMPT), strlen (PROMPT));
+    GstFlowReturn ret;
+
+    GST_BUFFER_PTS (buffer) = i;
+    g_signal_emit_by_name (source, "push-buffer", buffer, &ret);
+    gst_buffer_unref (buffer);
+  }
+}
+
+static gsize
+peak_of_clips (guint n)
+{
+  g_autoptr (Run) run =
+      run_new ("appsrc name=source format=time caps=text/x-raw,format=utf8 "
+               "max-bytes=1000000 ! h3textenc model-path=%s backend=cuda ! "
+               "h3denoise name=h3 model-path=%s backend=cuda " SETTINGS
+               " h3.video ! h3videovae model-path=%s backend=cuda ! " SINKS
+               "h3.audio ! h3audiovae model-path=%s backend=cuda ! "
+               "fakesink name=audio sync=false signal-handoffs=true",
+          h3_test_demo_dir (), h3_test_demo_dir (), h3_test_demo_dir (),
+          h3_test_demo_dir ());
+  GstElement *source = gst_bin_get_by_name (GST_BIN (run->pipeline), "source");
+  GstFlowReturn ret;
+
+  cards[ROOMY].peak = cards[ROOMY].used;
+  gst_element_set_state (run->pipeline, GST_STATE_PAUSED);
+  push_prompts (source, n);
+  g_signal_emit_by_name (source, "end-of-stream", &ret);
+  assert_ends (run);
+  g_assert_cmpuint (run->video->len, ==, n * 22 * 96 * 64 * 3);
+  gst_object_unref (source);
+  return cards[ROOMY].peak;
+}
+
+static void
+test_ten_clips (void)
+{
+  /* with three, all of them are on their way at once */
+  gsize three = peak_of_clips (3), ten = peak_of_clips (10);
+
+  g_assert_cmpuint (cards[ROOMY].used, ==, 0);
+  g_assert_cmpuint (ten, <=, three + three / 50);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  gst_init (&argc, &argv);
+  GST_DEBUG_CATEGORY_INIT (gst_h3_runtime_debug, "h3runtime", 0, "H3");
+  gst_h3_job_meta_init ();
+  GST_ELEMENT_REGISTER (h3textenc, NULL);
+  GST_ELEMENT_REGISTER (h3denoise, NULL);
+  GST_ELEMENT_REGISTER (h3videovae, NULL);
+  GST_ELEMENT_REGISTER (h3audiovae, NULL);
+  GST_ELEMENT_REGISTER (h3src, NULL);
+  cards_insert ();
+  g_test_add_func ("/cards/too-small-for-all", test_too_small_for_all);
+  g_test_add_func ("/cards/stage", test_stage);
+  g_test_add_func ("/cards/pipeline-residency", test_pipeline_residency);
+  g_test_add_func ("/cards/large-clip", test_large_clip);
+  g_test_add_func ("/cards/refused", test_refused);
+  g_test_add_func ("/cards/broken", test_broken);
+  g_test_add_func ("/cards/no-such-card", test_no_such_card);
+  g_test_add_func ("/cards/named-card", test_named_card);
+  g_test_add_func ("/cards/ten-clips", test_ten_clips);
+  return g_test_run ();
+}
