@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What audio-config.c, audio-vae.c and audio-decoder.c share. */
+/* What the files of model/audio/ share. */
 #pragma once
 
-#include "model/audio/audio-vae.h"
+#include "model/audio/audio-encoder.h"
 
 G_BEGIN_DECLS
 
@@ -38,6 +38,50 @@ struct _H3AudioVae {
   H3AudioBlock blocks[H3_AUDIO_MAX_STAGES * H3_AUDIO_MAX_KERNELS];
   H3AudioActivation activation_post;
 };
+
+/* The encoder (6.1). */
+typedef struct {
+  H3Tensor *a, *inv_a;
+} H3AudioSnake;
+
+typedef struct {
+  H3AudioSnake snake1, snake2;
+  H3AudioConv conv1, conv2;
+} H3AudioUnit;
+
+#define H3_AUDIO_UNITS 3 /* of a block, with dilations 1, 3, 9 */
+
+typedef struct {
+  H3AudioUnit units[H3_AUDIO_UNITS];
+  H3AudioSnake snake;
+  H3AudioConv down;
+} H3AudioStage;
+
+typedef struct {
+  H3Tensor *weight, *bias;
+} H3AudioNorm;
+
+struct _H3AudioEncoderModel {
+  gatomicrefcount refcount;
+  H3AudioEncoderConfig config;
+  H3AudioConv conv_in, conv_out;
+  H3AudioStage stages[H3_AUDIO_MAX_STAGES];
+  H3AudioSnake snake_out;
+  H3AudioNorm norm1, norm2, norm3, mlp_norm;
+  H3AudioConv qkv;           /* [3 D, D] */
+  H3AudioConv attn;          /* [C, D]: the heads' mean, the pool, attn.proj */
+  H3AudioConv proj;          /* [C, D] */
+  H3AudioConv w0, w1;        /* [2 C, C] */
+  H3AudioConv w2, mean_proj; /* [C, 2 C], [C, C] */
+};
+
+/* A weight-normed convolution in whichever spelling (8.1), folded; @n_bias 0:
+ * without. */
+void h3_audio_read_conv (H3Loader *loader, H3AudioConv *conv, const gchar *name,
+    gint64 d0, gint64 d1, gint64 k, gint64 n_bias);
+/* latents_mean and latents_std; @has_stats: the configuration had them. */
+void h3_audio_read_stats (H3Loader *loader, H3AudioVaeConfig *config,
+    gboolean has_stats);
 
 /* Reads the configuration files in @dir, where there are any. Widths that no file names stay 0 and are the tensors' to
  * say; everything else gets the release's rule. @has_stats: whether the files

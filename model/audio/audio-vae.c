@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The audio decoder's weights (audio-vae.md 4.3 to 4.6, 8). */
+/* The audio decoder's weights (audio-vae.md 4.3 to 4.6, 8), and what the
+ * encoder's loader shares. */
 #include <math.h>
 #include <string.h>
 
@@ -81,9 +82,9 @@ read_conv_weight (H3Loader *loader, const gchar *name, const gint64 shape[3])
       shape);
 }
 
-static void
-read_conv (H3Loader *loader, H3AudioConv *conv, const gchar *name, gint64 d0,
-    gint64 d1, gint64 k, gint64 n_bias)
+void
+h3_audio_read_conv (H3Loader *loader, H3AudioConv *conv, const gchar *name,
+    gint64 d0, gint64 d1, gint64 k, gint64 n_bias)
 {
   const gint64 shape[3] = { d0, d1, k };
   g_autofree gfloat *host = read_conv_weight (loader, name, shape);
@@ -159,10 +160,10 @@ read_block (H3Loader *loader, H3AudioBlock *block,
     g_autofree gchar *second =
         g_strdup_printf ("decoder.resblocks.%d.convs2.%d", n, q);
 
-    read_conv (loader, &block->convs1[q], first, channels, channels, k,
+    h3_audio_read_conv (loader, &block->convs1[q], first, channels, channels, k,
         channels);
-    read_conv (loader, &block->convs2[q], second, channels, channels, k,
-        channels);
+    h3_audio_read_conv (loader, &block->convs2[q], second, channels, channels,
+        k, channels);
   }
   for (gint a = 0; a < 2 * config->n_dilations; a++) {
     g_autofree gchar *name =
@@ -185,12 +186,12 @@ read_weights (H3Loader *loader, H3AudioVae *vae)
   vae->dec_in_proj.weight = h3_loader_computed (loader, in, 3, in_shape);
   vae->dec_in_proj.bias =
       h3_loader_vector1 (loader, "dec_in_proj.bias", config->latent_dim);
-  read_conv (loader, &vae->conv_pre, "decoder.conv_pre", channels,
+  h3_audio_read_conv (loader, &vae->conv_pre, "decoder.conv_pre", channels,
       config->latent_dim, H3_AUDIO_EDGE_KERNEL, channels);
   for (gint i = 0; i < config->n_stages; i++) {
     g_autofree gchar *name = g_strdup_printf ("decoder.ups.%d.0", i);
 
-    read_conv (loader, &vae->ups[i], name, channels, channels / 2,
+    h3_audio_read_conv (loader, &vae->ups[i], name, channels, channels / 2,
         config->kernels[i], channels / 2);
     channels /= 2;
     for (gint n = i * config->n_kernels; n < (i + 1) * config->n_kernels; n++)
@@ -198,13 +199,14 @@ read_weights (H3Loader *loader, H3AudioVae *vae)
   }
   read_activation (loader, &vae->activation_post, "decoder.activation_post",
       channels);
-  read_conv (loader, &vae->conv_post, "decoder.conv_post", 1, channels,
+  h3_audio_read_conv (loader, &vae->conv_post, "decoder.conv_post", 1, channels,
       H3_AUDIO_EDGE_KERNEL, 0);
 }
 
 /* A file's own statistics go before the configuration's (D2). */
-static void
-read_stats (H3Loader *loader, H3AudioVaeConfig *config, gboolean has_stats)
+void
+h3_audio_read_stats (H3Loader *loader, H3AudioVaeConfig *config,
+    gboolean has_stats)
 {
   const gint64 n = config->channels;
   gboolean in_file = h3_loader_has (loader, "latents_mean") ||
@@ -284,7 +286,7 @@ plan (H3Loader *loader, const gchar *path, H3AudioVae *vae, gboolean *has_stats,
     if (!h3_audio_config_complete (&vae->config, path, error))
       return FALSE;
     read_weights (loader, vae);
-    read_stats (loader, &vae->config, *has_stats);
+    h3_audio_read_stats (loader, &vae->config, *has_stats);
   } else {
     /* What is missing is the message, not all the names left unread. */
     h3_loader_ignore (loader, "*");
@@ -347,7 +349,7 @@ h3_audio_vae_load (const H3Checkpoint *checkpoint, H3Device *device,
       !h3_loader_begin (loader, device, stop, progress, user_data, error))
     return NULL;
   read_weights (loader, vae);
-  read_stats (loader, &vae->config, has_stats);
+  h3_audio_read_stats (loader, &vae->config, has_stats);
   if (!h3_loader_finish (loader, error))
     return NULL;
   return g_steal_pointer (&vae);

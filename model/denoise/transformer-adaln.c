@@ -1,169 +1,20 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* AdaLN's rows by timestep and tag (denoiser.md 3.3, 3.4, 7). They depend on
+/* AdaLN's rows by timestep and tag (denoiser.md 3.4, 7). They depend on
  * nothing else, so they are computed once and shared by the transformer's
  * sessions; the weights they come from, 40 % of all, are read for that, a block
  * and a tag at a time, and not kept. */
 #include "model/denoise/transformer-private.h"
 
-#include <math.h>
 #include <string.h>
 
-/* A row must have the same bytes whatever is computed with it, so every product
- * has the same number of rows, the last of them padding: one where the library's
- * sums depend on a row's place in the matrix, as OpenBLAS's do. */
-static gint
-chunk_rows (const H3Device *device)
-{
-  return device->host_memory ? 1 : 32;
-}
-
-static gint
-padded (const H3Device *device, gint n)
-{
-  gint chunk = chunk_rows (device);
-
-  return (n + chunk - 1) / chunk * chunk;
-}
-
-/* y = act (x Wᵀ + b) */
-static void
-linear_chunks (H3Stream *stream, H3Tensor *y, H3Tensor *x,
-    const H3Weight *weight, const H3Tensor *bias, H3Activation activation)
-{
-  gint chunk = chunk_rows (x->device);
-
-  for (gint64 first = 0; first < h3_tensor_rows (x); first += chunk) {
-    g_autoptr (H3Tensor) y_rows = h3_tensor_view_rows (y, first, chunk);
-    g_autoptr (H3Tensor) x_rows = h3_tensor_view_rows (x, first, chunk);
-    H3LinearArgs args = {
-      .y = y_rows,
-      .x = x_rows,
-      .weight = weight,
-      .bias = bias,
-      .activation = activation,
-    };
-
-    h3_linear (stream, &args);
-  }
-}
-
-/* From timesteps to AdaLN's input */
-
-/* denoiser.md 3.3: cosines, then sines, of the unscaled t. */
-static H3Tensor *
-time_features (const H3Transformer *t, const gfloat *times, gint n,
-    GError **error)
-{
-  gint dim = t->config.freq_dim, half = dim / 2;
-  const gint64 shape[] = { padded (t->device, n), dim };
-  g_autofree gfloat *e =
-      g_try_new0 (gfloat, (gsize) padded (t->device, n) * dim);
-
-  if (!e) {
-    g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
-        "no memory for the features of %d timesteps", n);
-    return NULL;
-  }
-  for (gint i = 0; i < n; i++)
-    for (gint k = 0; k < half; k++) {
-      gfloat f = expf ((gfloat) -G_LN10 * 4 * k / half); /* 10000^(-k/half) */
-      gfloat angle = times[i] * f;
-
-      e[(gsize) i * dim + k] = cosf (angle);
-      e[(gsize) i * dim + half + k] = sinf (angle);
-    }
-  return h3_tensor_new_from_host (t->device, H3_DTYPE_F32, 2, shape, e, error);
-}
-
-/* The embedding itself, which only its silu outlives. */
-static gboolean
-tap_embedding (const H3Transformer *t, H3Stream *stream, H3Tensor *features,
-    H3Tensor *hidden, gint n, const H3Tap *tap, GError **error)
-{
-  g_autoptr (H3Tensor) tau = NULL;
-  g_autoptr (H3Tensor) features_n = NULL;
-  g_autoptr (H3Tensor) tau_n = NULL;
-
-  if (!tap || !tap->func)
-    return TRUE;
-  tau = h3_tensor_new_2d (t->device, H3_DTYPE_F32, padded (t->device, n),
-      t->config.time_dim, error);
-  if (!tau)
-    return FALSE;
-  linear_chunks (stream, tau, hidden, t->time_out, t->time_out_bias,
-      H3_ACTIVATION_NONE);
-  features_n = h3_tensor_view_rows (features, 0, n);
-  tau_n = h3_tensor_view_rows (tau, 0, n);
-  h3_tap (tap, "time_proj", features_n);
-  h3_tap (tap, "time_embedder", tau_n);
-  return TRUE;
-}
-
-/* [padded (n), time_dim]: silu of the time embedding, every AdaLN's input. */
-static H3Tensor *
-embed_timesteps (const H3Transformer *t, H3Stream *stream, const gfloat *times,
-    gint n, const H3Tap *tap, GError **error)
-{
-  g_autoptr (H3Tensor) features = time_features (t, times, n, error);
-  g_autoptr (H3Tensor) hidden = NULL;
-  g_autoptr (H3Tensor) a = NULL;
-
-  if (!features)
-    return NULL;
-  hidden = h3_tensor_new_2d (t->device, H3_DTYPE_F32, padded (t->device, n),
-      t->config.time_hidden, error);
-  if (!hidden)
-    return NULL;
-  a = h3_tensor_new_2d (t->device, t->device->act_dtype, padded (t->device, n),
-      t->config.time_dim, error);
-  if (!a)
-    return NULL;
-
-  linear_chunks (stream, hidden, features, t->time_in, t->time_in_bias,
-      H3_ACTIVATION_SILU);
-  linear_chunks (stream, a, hidden, t->time_out, t->time_out_bias,
-      H3_ACTIVATION_SILU);
-  if (!tap_embedding (t, stream, features, hidden, n, tap, error) ||
-      !h3_stream_synchronize (stream, error))
-    return NULL;
-  return g_steal_pointer (&a);
-}
-
-H3Tensor *
-h3_adaln_final_table (const H3Transformer *t, H3Stream *stream,
-    const gfloat *times, gint n, const H3Tap *tap, GError **error)
-{
-  g_autoptr (H3Tensor) a = embed_timesteps (t, stream, times, n, tap, error);
-  g_autoptr (H3Tensor) table = NULL;
-
-  if (!a)
-    return NULL;
-  table =
-      h3_tensor_new_2d (t->device, t->device->act_dtype, padded (t->device, n),
-          H3_N_FINAL_ADALN * (gint64) t->config.hidden, error);
-  if (!table)
-    return NULL;
-  linear_chunks (stream, table, a, t->final_adaln, t->final_adaln_bias,
-      H3_ACTIVATION_NONE);
-  return h3_stream_synchronize (stream, error) ? g_steal_pointer (&table)
-                                               : NULL;
-}
-
 /* Computing rows */
-
-/* The rows of one tag that are to be computed. */
-typedef struct {
-  gint n;
-  H3Tensor *a;    /* [padded (n), time_dim] */
-  H3Tensor *z;    /* [padded (n), 6 H]: of one block */
-  H3Tensor *rows; /* int32 [n]: where they go, seen from the block's first */
-} Batch;
 
 typedef struct {
   const H3Transformer *transformer;
   H3Stream *stream;
   H3Tensor *table;
-  Batch batches[H3_N_TAGS];
+  H3TimeBatch batches[H3_N_TAGS]; /* what is to be computed */
+  H3Tensor *z, *picked;           /* [H3_TIME_PLACES, 6 H] */
   H3Loader *loader;
   H3Weight *piece; /* [6 H, time_dim] of one block and tag */
   H3LoadProgress progress;
@@ -174,11 +25,10 @@ typedef struct {
 static void
 fill_clear (Fill *fill)
 {
-  for (gint tag = 0; tag < H3_N_TAGS; tag++) {
-    g_clear_pointer (&fill->batches[tag].a, h3_tensor_unref);
-    g_clear_pointer (&fill->batches[tag].z, h3_tensor_unref);
-    g_clear_pointer (&fill->batches[tag].rows, h3_tensor_unref);
-  }
+  for (gint tag = 0; tag < H3_N_TAGS; tag++)
+    h3_time_batch_clear (&fill->batches[tag]);
+  g_clear_pointer (&fill->z, h3_tensor_unref);
+  g_clear_pointer (&fill->picked, h3_tensor_unref);
   g_clear_pointer (&fill->piece, h3_weight_unref);
   g_clear_pointer (&fill->loader, h3_loader_free);
 }
@@ -186,35 +36,24 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Fill, fill_clear)
 
 /* Of @pairs, the i-th of which goes to slot @slot + i, those with @tag. */
 static gboolean
-batch_init (Fill *fill, gint tag, const H3AdalnPair *pairs, gint n, gint slot,
+fill_tag (Fill *fill, gint tag, const H3AdalnPair *pairs, gint n, gint slot,
     GError **error)
 {
   const H3Transformer *t = fill->transformer;
-  Batch *batch = &fill->batches[tag];
   g_autofree gfloat *times = g_new (gfloat, n);
   g_autofree gint32 *rows = g_new (gint32, n);
-  gint64 found = 0;
+  gint found = 0;
 
   for (gint i = 0; i < n; i++)
     if (pairs[i].tag == tag) {
       times[found] = pairs[i].t;
       rows[found++] = (slot + i) * t->config.layers;
     }
-  batch->n = (gint) found;
-  if (batch->n == 0)
+  if (found == 0)
     return TRUE;
   fill->n_pieces += t->config.layers;
-  batch->a = embed_timesteps (t, fill->stream, times, batch->n, NULL, error);
-  if (!batch->a)
-    return FALSE;
-  batch->z = h3_tensor_new_2d (t->device, t->device->act_dtype,
-      padded (t->device, batch->n), H3_N_ADALN * (gint64) t->config.hidden,
-      error);
-  if (!batch->z)
-    return FALSE;
-  batch->rows =
-      h3_tensor_new_from_host (t->device, H3_DTYPE_I32, 1, &found, rows, error);
-  return batch->rows != NULL;
+  return h3_time_batch_init (&fill->batches[tag], t, fill->stream, times, rows,
+      found, NULL, error);
 }
 
 static gchar *
@@ -230,22 +69,18 @@ static gboolean
 fill_piece (Fill *fill, gint block, gint tag, H3Tensor *bias, GError **error)
 {
   const H3Transformer *t = fill->transformer;
-  const Batch *batch = &fill->batches[tag];
   gint64 n = H3_N_ADALN * (gint64) t->config.hidden;
   g_autofree gchar *name = adaln_name (t->adaln.diffusers, block, "weight");
   g_autoptr (H3Tensor) tag_bias = NULL;
-  g_autoptr (H3Tensor) z = NULL;
-  g_autoptr (H3Tensor) rows = NULL;
+  g_autoptr (H3Tensor) table = NULL;
 
   if (!h3_loader_piece (fill->loader, name, H3_N_TAGS * n, t->config.time_dim,
           tag * n, n, &fill->piece))
     return FALSE;
   tag_bias = h3_tensor_view (bias, tag * n, 1, &n);
-  linear_chunks (fill->stream, batch->z, batch->a, fill->piece, tag_bias,
-      H3_ACTIVATION_NONE);
-  z = h3_tensor_view_rows (batch->z, 0, batch->n);
-  rows = h3_adaln_block_table (t, fill->table, block);
-  h3_scatter_rows (fill->stream, rows, z, batch->rows);
+  table = h3_adaln_block_table (t, fill->table, block);
+  h3_time_batch_linear (&fill->batches[tag], fill->stream, table, fill->piece,
+      tag_bias, fill->z, fill->picked);
   if (!h3_stream_synchronize (fill->stream, error))
     return FALSE;
   fill->n_done++;
@@ -258,7 +93,8 @@ fill_piece (Fill *fill, gint block, gint tag, H3Tensor *bias, GError **error)
   return TRUE;
 }
 
-/* FALSE without an error: the loader has it. */
+/* FALSE without an error: the loader has it. A bias has arrived when a piece
+ * after it has. */
 static gboolean
 fill_block (Fill *fill, gint block, GError **error)
 {
@@ -284,6 +120,7 @@ fill_blocks (Fill *fill, const H3Stop *stop, GError **error)
   fill->loader = h3_loader_new (t->adaln.set, H3_TRANSFORMER_WHAT);
   if (!h3_loader_begin (fill->loader, t->device, stop, NULL, NULL, error))
     return FALSE;
+  h3_loader_round_matrices (fill->loader, t->device->act_dtype);
   for (gint i = 0; i < t->config.layers; i++)
     if (!fill_block (fill, i, &failure))
       break;
@@ -308,8 +145,14 @@ fill_slots (const H3Transformer *t, H3Stream *stream, H3Tensor *table,
     .user_data = user_data,
   };
 
+  fill.z = h3_adaln_rows (t, H3_TIME_PLACES, H3_N_ADALN, error);
+  if (!fill.z)
+    return FALSE;
+  fill.picked = h3_adaln_rows (t, H3_TIME_PLACES, H3_N_ADALN, error);
+  if (!fill.picked)
+    return FALSE;
   for (gint tag = 0; tag < H3_N_TAGS; tag++)
-    if (!batch_init (&fill, tag, pairs, n, slot, error))
+    if (!fill_tag (&fill, tag, pairs, n, slot, error))
       return FALSE;
   return fill_blocks (&fill, stop, error);
 }
@@ -352,15 +195,18 @@ guint64
 h3_adaln_bytes (const H3TransformerConfig *c, const H3Device *device,
     gint n_pairs)
 {
+  guint64 act = h3_dtype_size (device->act_dtype);
   guint64 row = H3_N_ADALN * (guint64) c->hidden;
   guint64 slots = MAX (n_pairs, H3_ADALN_PAIRS);
   guint64 bias = H3_N_TAGS * row * sizeof (gfloat);
-  guint64 piece = row * c->time_dim * sizeof (gfloat); /* at most */
-  guint64 batch = (guint64) (n_pairs + H3_N_TAGS * chunk_rows (device)) *
-                  (row + 2 * c->time_dim + c->time_hidden);
+  /* at most: of float32, and each timestep in a product of its own */
+  guint64 piece = row * c->time_dim * sizeof (gfloat);
+  guint64 a = (guint64) n_pairs * H3_TIME_PLACES * c->time_dim;
+  guint64 hidden =
+      (guint64) n_pairs * H3_TIME_PLACES * c->time_hidden * sizeof (gfloat);
 
-  return (slots * c->layers * row) * h3_dtype_size (device->act_dtype) + piece +
-         bias + batch * sizeof (gfloat);
+  return (slots * c->layers * row + 2 * H3_TIME_PLACES * row + a) * act +
+         piece + bias + hidden;
 }
 
 H3Tensor *
@@ -405,9 +251,8 @@ make_room (H3Transformer *t, gint n, gint n_missing, GError **error)
     return TRUE;
   g_clear_pointer (&adaln->table, h3_tensor_unref);
   adaln->n_pairs = adaln->capacity = 0;
-  adaln->table = h3_tensor_new_2d (t->device, t->device->act_dtype,
-      (gint64) capacity * t->config.layers,
-      H3_N_ADALN * (gint64) t->config.hidden, error);
+  adaln->table = h3_adaln_rows (t, (gint64) capacity * t->config.layers,
+      H3_N_ADALN, error);
   if (!adaln->table)
     return FALSE;
   adaln->pairs = g_renew (H3AdalnPair, adaln->pairs, capacity);

@@ -134,7 +134,7 @@ struct _H3TransformerSession {
   H3Tensor *prefix;      /* act [P, H]: embedded text and conditions */
   H3Tensor *cos, *sin;   /* float32 [S, 3 rope_freqs] */
   H3Tensor **tables;     /* [layers]: H3Adaln.table from a block's row on */
-  H3Tensor *final_table; /* act [timesteps or more, 2 H] */
+  H3Tensor *final_table; /* act [timesteps, 2 H] */
   H3StepRows *step_rows; /* [steps] */
 };
 
@@ -154,6 +154,49 @@ h3_matrix_view (H3Tensor *parent, gint64 offset, gint64 rows, gint64 cols)
   const gint64 shape[] = { rows, cols };
 
   return h3_tensor_view (parent, offset, 2, shape);
+}
+
+/* A row must have the same bytes whatever is computed with it, and a matrix
+ * library may sum each row of a product in another order, as OpenBLAS does. So
+ * every product has the same number of rows, the timestep alone says which one
+ * is whose, and timesteps of the same place come into different products. */
+#define H3_TIME_PLACES 16
+
+/**
+ * H3TimeBatch: some timesteps, and where to put what is computed of them
+ * @chunk: [n_chunks + 1]: the i-th product has the elements @chunk[i] to
+ *   @chunk[i + 1] of @places and @rows
+ * @a: [n_chunks * H3_TIME_PLACES, time_dim]: silu of the time embedding, the
+ *   input of every AdaLN; rows that are nobody's are those of t = 0
+ * @places: int32 [n], in a product
+ * @rows: int32 [n], in the result
+ */
+typedef struct {
+  gint n, n_chunks;
+  gint *chunk;
+  H3Tensor *a, *places, *rows;
+} H3TimeBatch;
+
+void h3_time_batch_clear (H3TimeBatch *batch);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (H3TimeBatch, h3_time_batch_clear)
+/* @rows: where each of @times goes in what h3_time_batch_linear() computes.
+ * Shows the time embedding. */
+gboolean h3_time_batch_init (H3TimeBatch *batch, const H3Transformer *t,
+    H3Stream *stream, const gfloat *times, const gint32 *rows, gint n,
+    const H3Tap *tap, GError **error);
+/* y[rows[i]] = a_i Wᵀ + b; @z, @picked: [H3_TIME_PLACES, cols of y] for its
+ * use. */
+void h3_time_batch_linear (const H3TimeBatch *batch, H3Stream *stream,
+    H3Tensor *y, const H3Weight *weight, const H3Tensor *bias, H3Tensor *z,
+    H3Tensor *picked);
+
+/* [rows, parameters * H] of the activations' type. */
+static inline H3Tensor *
+h3_adaln_rows (const H3Transformer *t, gint64 rows, gint64 parameters,
+    GError **error)
+{
+  return h3_tensor_new_2d (t->device, t->device->act_dtype, rows,
+      parameters * t->config.hidden, error);
 }
 
 void h3_adaln_init (H3Adaln *adaln);

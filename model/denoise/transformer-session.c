@@ -38,7 +38,7 @@ h3_transformer_workspace (const H3TransformerConfig *config,
   guint64 act = h3_dtype_size (device->act_dtype);
   /* text, video, audio in each step, and the two kinds of conditions */
   gint n_pairs = 3 * steps + 2;
-  guint64 final_table = 2 * ((guint64) n_pairs + 32) * config->hidden;
+  guint64 final_table = 2 * (guint64) n_pairs * config->hidden;
   /* at most: the part of the sequence that is no target */
   guint64 prefix = (guint64) rows * config->hidden;
   guint64 rope = 2 * (guint64) rows * 3 * config->rope_freqs * sizeof (gfloat);

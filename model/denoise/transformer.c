@@ -7,6 +7,7 @@ typedef struct {
   H3Loader *loader;
   const H3TransformerConfig *config;
   gboolean diffusers;
+  H3DType narrow; /* of weights outside the islands; float32: as stored */
 } Source;
 
 /* The tensor's name in the naming the files have. */
@@ -100,8 +101,9 @@ load_linear (const Source *source, const gchar *official,
   *bias = block_vector (source, name, ".bias", rows);
 }
 
+/* What denoiser.md 3.8 computes in float32 on every device. */
 static void
-load_embeddings (const Source *source, H3Transformer *t)
+load_islands (const Source *source, H3Transformer *t)
 {
   const H3TransformerConfig *c = source->config;
 
@@ -109,12 +111,15 @@ load_embeddings (const Source *source, H3Transformer *t)
       4 * (gint64) c->video_channels, &t->video_in, &t->video_in_bias);
   load_linear (source, "audio_patch_proj", "audio_proj_in", c->hidden,
       c->audio_channels, &t->audio_in, &t->audio_in_bias);
-  load_linear (source, "condition_proj", "context_embedder", c->hidden,
-      c->text_dim, &t->condition, &t->condition_bias);
   load_linear (source, "time_embedder.proj_in", "time_embedder.linear_1",
       c->time_hidden, c->freq_dim, &t->time_in, &t->time_in_bias);
   load_linear (source, "time_embedder.proj_out", "time_embedder.linear_2",
       c->time_dim, c->time_hidden, &t->time_out, &t->time_out_bias);
+  load_linear (source, "final_layer.video_out", "proj_out",
+      4 * (gint64) c->video_channels, c->hidden, &t->video_out,
+      &t->video_out_bias);
+  load_linear (source, "final_layer.audio_out", "audio_proj_out",
+      c->audio_channels, c->hidden, &t->audio_out, &t->audio_out_bias);
 }
 
 static void
@@ -150,11 +155,6 @@ load_final_layer (const Source *source, H3Transformer *t)
   load_linear (source, "final_layer.adaln_proj.linear", "norm_out.linear",
       H3_N_FINAL_ADALN * (gint64) c->hidden, c->time_dim, &t->final_adaln,
       &t->final_adaln_bias);
-  load_linear (source, "final_layer.video_out", "proj_out",
-      4 * (gint64) c->video_channels, c->hidden, &t->video_out,
-      &t->video_out_bias);
-  load_linear (source, "final_layer.audio_out", "audio_proj_out",
-      c->audio_channels, c->hidden, &t->audio_out, &t->audio_out_bias);
 }
 
 /* Asks @loader for every tensor: in its dry run @t stays empty. */
@@ -164,7 +164,11 @@ describe (const Source *source, H3Transformer *t)
   h3_loader_ignore (source->loader, "rope.inv_freq"); /* recomputed */
   /* a gate for sparse attention that dense attention does not have */
   h3_loader_ignore (source->loader, "*.attn.to_gate_compress.weight");
-  load_embeddings (source, t);
+  load_islands (source, t);
+  h3_loader_round_matrices (source->loader, source->narrow);
+  load_linear (source, "condition_proj", "context_embedder",
+      source->config->hidden, source->config->text_dim, &t->condition,
+      &t->condition_bias);
   load_blocks (source, t);
   load_final_layer (source, t);
 }
@@ -228,7 +232,7 @@ h3_transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
   g_autoptr (H3Loader) loader = NULL;
   g_autoptr (H3Transformer) transformer = NULL;
   H3TransformerConfig config;
-  Source source = { .config = &config };
+  Source source = { .config = &config, .narrow = device->act_dtype };
 
   if (!set ||
       !h3_transformer_config_read (&config, set, &source.diffusers, error))

@@ -160,13 +160,16 @@ count_layers (H3Loader *loader)
         "the language model has %u layers, %d are needed", n, H3_TEXT_LAYERS);
 }
 
-/* Both runs of the loader. */
+/* Both runs of the loader. @narrow: what products compute in; float32: the type
+ * that the files have. */
 static gboolean
-read_tensors (H3Loader *loader, H3TextModel *model, GError **error)
+read_tensors (H3Loader *loader, H3TextModel *model, H3DType narrow,
+    GError **error)
 {
   const H3TextConfig *config = &model->config;
 
   ignore_the_rest (loader);
+  h3_loader_round_matrices (loader, narrow);
   model->embed_tokens = h3_loader_matrix (loader,
       H3_TEXT_PREFIX "embed_tokens.weight", config->vocab, config->hidden);
   for (guint i = 0; i < H3_TEXT_LAYERS; i++)
@@ -176,8 +179,8 @@ read_tensors (H3Loader *loader, H3TextModel *model, GError **error)
 
 /* Opens the component and makes the dry run; the loader is ready to begin. */
 static H3Loader *
-plan (const H3Checkpoint *checkpoint, H3TextModel *model, H3TensorSet **set,
-    GError **error)
+plan (const H3Checkpoint *checkpoint, H3TextModel *model, H3DType narrow,
+    H3TensorSet **set, GError **error)
 {
   g_autoptr (H3Config) file = NULL;
   g_autoptr (H3Loader) loader = NULL;
@@ -189,7 +192,7 @@ plan (const H3Checkpoint *checkpoint, H3TextModel *model, H3TensorSet **set,
   loader = h3_loader_new (*set, what);
   count_layers (loader);
   h3_text_config_check_shapes (loader, file, &model->config);
-  if (!read_tensors (loader, model, error))
+  if (!read_tensors (loader, model, narrow, error))
     return NULL;
   return g_steal_pointer (&loader);
 }
@@ -200,7 +203,8 @@ h3_text_model_plan (const H3Checkpoint *checkpoint, H3TextConfig *config,
 {
   g_autoptr (H3TextModel) model = text_model_new ();
   g_autoptr (H3TensorSet) set = NULL;
-  g_autoptr (H3Loader) loader = plan (checkpoint, model, &set, error);
+  g_autoptr (H3Loader) loader =
+      plan (checkpoint, model, H3_DTYPE_F32, &set, error);
 
   if (!loader)
     return FALSE;
@@ -218,11 +222,12 @@ h3_text_model_load (const H3Checkpoint *checkpoint, H3Device *device,
 {
   g_autoptr (H3TextModel) model = text_model_new ();
   g_autoptr (H3TensorSet) set = NULL;
-  g_autoptr (H3Loader) loader = plan (checkpoint, model, &set, error);
+  g_autoptr (H3Loader) loader =
+      plan (checkpoint, model, device->act_dtype, &set, error);
 
   if (!loader ||
       !h3_loader_begin (loader, device, stop, progress, user_data, error) ||
-      !read_tensors (loader, model, error))
+      !read_tensors (loader, model, device->act_dtype, error))
     return NULL;
   model->tensors = h3_loader_take_tensors (loader);
   return g_steal_pointer (&model);

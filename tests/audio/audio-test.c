@@ -160,6 +160,8 @@ main (int argc, char **argv)
   audio_add_tiny_tests ();
   audio_add_decoder_tests ();
   audio_add_config_tests ();
+  audio_add_encoder_tests ();
+  audio_add_resample_tests ();
   status = g_test_run ();
   h3_device_unref (audio_test_device ());
   return status;

@@ -46,5 +46,7 @@ void audio_add_golden_tests (void);
 void audio_add_tiny_tests (void);
 void audio_add_decoder_tests (void);
 void audio_add_config_tests (void);
+void audio_add_encoder_tests (void);
+void audio_add_resample_tests (void);
 
 G_END_DECLS

@@ -47,6 +47,12 @@ value (const TinyTensor *tensor, guint32 i)
   if (g_str_has_suffix (name, ".act.alpha") ||
       g_str_has_suffix (name, ".act.beta"))
     return 0.5 * r;
+  if (g_str_has_suffix (name, ".alpha"))
+    return 1 + 0.5 * r;
+  if (tensor->rank == 1 && g_str_has_suffix (name, ".weight"))
+    return 1 + 0.1 * r;
+  if (g_str_has_suffix (name, "zero_k_bias"))
+    return 0;
   if (g_str_has_suffix (name, "bias"))
     return 0.1 * r;
   if (g_str_equal (name, "latents_mean"))
@@ -168,7 +174,69 @@ add_block (TinyModel *model, gint n, gint64 channels, Spelling spelling)
   }
 }
 
-/* The decoder, and a few names of the encoder, which a decoder skips. */
+static void
+add_linear (TinyModel *model, const gchar *name, gint64 rows, gint64 cols)
+{
+  addf (model, rows, cols, 1, "%s.weight", name);
+  addf (model, rows, 0, 0, "%s.bias", name);
+}
+
+static void
+add_norm (TinyModel *model, const gchar *name, gint64 n)
+{
+  addf (model, n, 0, 0, "%s.weight", name);
+  addf (model, n, 0, 0, "%s.bias", name);
+}
+
+static void
+add_encoder_block (TinyModel *model, gint n, gint64 channels, gint rate,
+    Spelling spelling)
+{
+  g_autofree gchar *down = g_strdup_printf ("encoder.block.%d.block.4", n);
+
+  for (gint r = 0; r < 3; r++) {
+    g_autofree gchar *unit =
+        g_strdup_printf ("encoder.block.%d.block.%d.block", n, r);
+    g_autofree gchar *first = g_strconcat (unit, ".1", NULL);
+    g_autofree gchar *second = g_strconcat (unit, ".3", NULL);
+
+    addf (model, 1, channels, 1, "%s.0.alpha", unit);
+    add_conv (model, first, channels, channels, 7, channels, spelling);
+    addf (model, 1, channels, 1, "%s.2.alpha", unit);
+    add_conv (model, second, channels, channels, 1, channels, spelling);
+  }
+  addf (model, 1, channels, 1, "encoder.block.%d.block.3.alpha", n);
+  add_conv (model, down, 2 * channels, channels, 2 * rate, 2 * channels,
+      spelling);
+}
+
+static void
+add_encoder (TinyModel *model, Spelling spelling)
+{
+  const gint64 c = TINY_CHANNELS, dim = LATENT_DIM;
+
+  add_conv (model, "encoder.block.0", 4, 1, 7, 4, spelling);
+  add_encoder_block (model, 1, 4, 2, spelling);
+  add_encoder_block (model, 2, 8, 5, spelling);
+  add (model, "encoder.block.3.alpha", 1, 16, 1);
+  add_conv (model, "encoder.block.4", dim, 16, 3, dim, spelling);
+  add_norm (model, "pre_block.norm1", dim);
+  add_norm (model, "pre_block.norm2", c);
+  add_norm (model, "pre_block.norm3", dim);
+  add (model, "pre_block.attn.qkv.weight", 3 * dim, dim, 1);
+  add (model, "pre_block.attn.q_bias", dim, 0, 0);
+  add (model, "pre_block.attn.v_bias", dim, 0, 0);
+  add (model, "pre_block.attn.zero_k_bias", dim, 0, 0);
+  add_linear (model, "pre_block.attn.proj", c, c);
+  add_linear (model, "pre_block.proj", c, dim);
+  add_norm (model, "pre_block.mlp.norm", c);
+  add_linear (model, "pre_block.mlp.w0", 2 * c, c);
+  add_linear (model, "pre_block.mlp.w1", 2 * c, c);
+  add_linear (model, "pre_block.mlp.w2", c, 2 * c);
+  add_linear (model, "mean_proj", c, c);
+  add_linear (model, "logs_proj", c, c);
+}
+
 TinyModel *
 tiny_model_new (Spelling spelling)
 {
@@ -191,10 +259,7 @@ tiny_model_new (Spelling spelling)
   }
   add_activation (model, "decoder.activation_post", channels);
   add_conv (model, "decoder.conv_post", 1, channels, 7, 0, spelling);
-  add_conv (model, "encoder.block.0", 4, 1, 7, 4, spelling);
-  add (model, "mean_proj.weight", TINY_CHANNELS, TINY_CHANNELS, 1);
-  add (model, "logs_proj.bias", TINY_CHANNELS, 0, 0);
-  add (model, "pre_block.attn.q_bias", LATENT_DIM, 0, 0);
+  add_encoder (model, spelling);
   if (spelling == SPELLING_FOLDED) {
     add (model, "latents_mean", TINY_CHANNELS, 0, 0);
     add (model, "latents_std", TINY_CHANNELS, 0, 0);
@@ -348,4 +413,14 @@ tiny_latent (void)
   for (gint i = 0; i < n; i++)
     z[i] = 1.5 * tiny_random ("input.z", i);
   return z;
+}
+
+gfloat *
+tiny_waveform (void)
+{
+  gfloat *x = g_new (gfloat, 2 * TINY_SAMPLES);
+
+  for (gint i = 0; i < 2 * TINY_SAMPLES; i++)
+    x[i] = 0.8 * tiny_random ("input.x", i);
+  return x;
 }

@@ -10,6 +10,7 @@ G_BEGIN_DECLS
 #define TINY_CHANNELS 8
 #define TINY_LENGTH 6
 #define TINY_HOP 10
+#define TINY_SAMPLES 57
 
 /* How the weight-normed convolutions are stored (8.1). */
 typedef enum {
@@ -49,6 +50,8 @@ void tiny_model_write (const TinyModel *model, const gchar *dir,
 
 /* input.z: [2, 8, 6], normalised. Free with g_free(). */
 gfloat *tiny_latent (void);
+/* input.x: [2, 57], a waveform. Free with g_free(). */
+gfloat *tiny_waveform (void);
 /* r of the tensor @name at index i. */
 gdouble tiny_random (const gchar *name, guint32 i);
 

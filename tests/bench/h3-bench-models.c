@@ -7,6 +7,7 @@
 #include "model/audio/audio-private.h"
 #include "model/denoise/transformer-private.h"
 #include "model/text/text-layers.h"
+#include "model/text/vision-layers.h"
 #include "model/video/video-private.h"
 #include "tests/bench/h3-bench.h"
 
@@ -238,6 +239,27 @@ bench_transformer_new (Filler *f, gint layers)
   return t;
 }
 
+H3Transformer *
+bench_adaln_new (Filler *f, gint layers)
+{
+  H3Transformer *t = g_new0 (H3Transformer, 1);
+  H3TransformerConfig *c = &t->config;
+
+  g_atomic_ref_count_init (&t->refcount);
+  t->device = h3_device_ref (f->device);
+  *c = transformer_config;
+  c->refiner_layers = 0;
+  if (layers > 0)
+    c->layers = layers;
+  t->blocks = g_new0 (H3Block, c->layers);
+  t->time_in = weight (f, H3_DTYPE_F32, c->time_hidden, c->freq_dim);
+  t->time_in_bias = bias (f, c->time_hidden);
+  t->time_out = weight (f, H3_DTYPE_F32, c->time_dim, c->time_hidden);
+  t->time_out_bias = bias (f, c->time_dim);
+  h3_adaln_init (&t->adaln);
+  return t;
+}
+
 /* text-encoder.md 6 */
 H3TextModel *
 bench_text_model_new (Filler *f)
@@ -271,6 +293,58 @@ bench_text_model_new (Filler *f)
     l->gate_up = weight (f, H3_DTYPE_BF16, 2 * (gint64) c->ffn, c->hidden);
     l->down = weight (f, H3_DTYPE_BF16, c->hidden, c->ffn);
   }
+  return m;
+}
+
+static H3VisionLinear
+vision_linear (Filler *f, gint64 rows, gint64 cols)
+{
+  return (
+      H3VisionLinear){ weight (f, H3_DTYPE_BF16, rows, cols), bias (f, rows) };
+}
+
+static H3VisionNorm
+vision_norm (Filler *f, gint64 n)
+{
+  return (H3VisionNorm){ gain (f, n), bias (f, n) };
+}
+
+static H3VisionMerger
+vision_merger (Filler *f, const H3VisionConfig *c, gint64 norm)
+{
+  return (H3VisionMerger){ vision_norm (f, norm),
+    vision_linear (f, 4 * c->hidden, 4 * c->hidden),
+    vision_linear (f, c->out_hidden, 4 * c->hidden) };
+}
+
+/* text-encoder.md 5 */
+H3VisionModel *
+bench_vision_model_new (Filler *f)
+{
+  H3VisionModel *m = g_new0 (H3VisionModel, 1);
+  H3VisionConfig *c = &m->config;
+
+  g_atomic_ref_count_init (&m->refcount);
+  *c = (H3VisionConfig){ .hidden = 1152,
+    .depth = 27,
+    .heads = 16,
+    .ffn = 4304,
+    .positions = 2304,
+    .out_hidden = 5120,
+    .deepstack = { 8, 16, 24 },
+    .n_deepstack = 3 };
+  m->patch_embed = vision_linear (f, c->hidden, 1536);
+  m->pos_embed = weight (f, H3_DTYPE_BF16, c->positions, c->hidden);
+  m->blocks = g_new0 (H3VisionBlock, c->depth);
+  for (gint i = 0; i < c->depth; i++)
+    m->blocks[i] = (H3VisionBlock){ vision_norm (f, c->hidden),
+      vision_norm (f, c->hidden), vision_linear (f, 3 * c->hidden, c->hidden),
+      vision_linear (f, c->hidden, c->hidden),
+      vision_linear (f, c->ffn, c->hidden),
+      vision_linear (f, c->hidden, c->ffn) };
+  m->merger = vision_merger (f, c, c->hidden);
+  for (guint i = 0; i < c->n_deepstack; i++)
+    m->deepstack[i] = vision_merger (f, c, 4 * c->hidden);
   return m;
 }
 

@@ -21,7 +21,7 @@ static const GOptionEntry options[] = {
   { "layers", 'l', 0, G_OPTION_ARG_INT, &layers,
       "of transformer and video decoder, for a quick look", "N" },
   { "only", 'o', 0, G_OPTION_ARG_STRING, &only,
-      "matmul, ops, transformer, text, video or audio", "PART" },
+      "matmul, ops, transformer, text, vision, video, audio, or adaln", "PART" },
   { "pytorch", 'p', 0, G_OPTION_ARG_FILENAME, &pytorch,
       "then run this script, which measures the same shapes", "SCRIPT" },
   { NULL }
@@ -278,6 +278,54 @@ bench_text (Bench *b)
   g_free (e.ids);
 }
 
+typedef struct {
+  H3VisionModel *model;
+  H3TextCondition *picture;
+} See;
+
+static void
+run_vision (Bench *b, gpointer data)
+{
+  See *s = data;
+  GError *error = NULL;
+  const H3TextCondition *const list[] = { s->picture };
+  g_autoptr (H3VisionFeatures) features =
+      h3_vision_model_encode (s->model, b->stream, list, 1, NULL, NULL, &error);
+
+  must (features != NULL, error);
+}
+
+static void
+bench_picture (Bench *b, See *s, gint width, gint height)
+{
+  GError *error = NULL;
+  H3Image image = { width, height, g_malloc0 ((gsize) width * height * 3) };
+  g_autofree gchar *what =
+      g_strdup_printf ("vision tower, picture of %d x %d", width, height);
+  gdouble patches, hidden = 1152;
+
+  s->picture =
+      h3_text_condition_new_picture (H3_CONDITION_IMAGE, &image, &error);
+  must (s->picture != NULL, error);
+  patches = 4.0 * h3_text_condition_tokens (s->picture);
+  bench_measure (b, what,
+      patches *
+          (27 * (2 * hidden * (4 * hidden + 2 * 4304) + 4 * hidden * patches) +
+              2 * hidden * 1536 + 4 * 2 * hidden * (4 * hidden + 5120)),
+      run_vision, s);
+  h3_text_condition_free (s->picture);
+}
+
+static void
+bench_vision (Bench *b)
+{
+  g_autoptr (H3VisionModel) model = bench_vision_model_new (b->filler);
+  See s = { .model = model };
+
+  bench_picture (b, &s, 1344, 768);
+  bench_picture (b, &s, 3648, 2048);
+}
+
 /* --- the autoencoders --- */
 
 typedef struct {
@@ -420,8 +468,12 @@ main (int argc, char **argv)
     bench_ops (&b);
   if (wanted ("transformer"))
     bench_transformer (&b);
+  if (only && wanted ("adaln"))
+    bench_adaln (&b, layers);
   if (wanted ("text"))
     bench_text (&b);
+  if (wanted ("vision"))
+    bench_vision (&b);
   if (wanted ("video"))
     bench_video (&b);
   if (wanted ("audio"))

@@ -38,6 +38,8 @@ gdouble bench_measure (Bench *bench, const gchar *what, gdouble flop,
     BenchRun run, gpointer data);
 /* Operations one by one. */
 void bench_ops (Bench *bench);
+/* Reading AdaLN's weights; needs room for a sparse file in $TMPDIR. */
+void bench_adaln (Bench *bench, gint layers);
 
 /* The only timesteps the transformer made here knows. */
 #define BENCH_T_V 0.25f
@@ -45,7 +47,10 @@ void bench_ops (Bench *bench);
 
 /* @layers: 0 = the release's, else fewer, for a quick look. */
 H3Transformer *bench_transformer_new (Filler *filler, gint layers);
+/* One of which nothing is there but what makes AdaLN's rows; without files. */
+H3Transformer *bench_adaln_new (Filler *filler, gint layers);
 H3TextModel *bench_text_model_new (Filler *filler);
+H3VisionModel *bench_vision_model_new (Filler *filler);
 H3VideoVae *bench_video_vae_new (Filler *filler, gint layers);
 H3AudioVae *bench_audio_vae_new (Filler *filler);
 

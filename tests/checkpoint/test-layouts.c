@@ -5,8 +5,8 @@
 #include "test-device.h"
 
 #include "model/audio/audio-vae.h"
-#include "model/denoise/transformer.h"
-#include "model/text/text-model.h"
+#include "model/denoise/transformer-private.h"
+#include "model/text/text-layers.h"
 #include "model/video/video-vae.h"
 
 typedef struct {
@@ -85,6 +85,50 @@ test_partitions_differ (void)
   g_assert_cmpstr (fl, !=, ref);
 }
 
+/* denoiser.md 3.8: what is no island is in the type of the activations. */
+static void
+test_rounded (void)
+{
+  g_autoptr (TestDevice) device = test_device_new (FALSE);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (H3Checkpoint) checkpoint =
+      h3_checkpoint_open (h3_test_tiny_dir (), H3_PARTITION_FL2VA, &error);
+  H3Transformer *t;
+  H3TextModel *text;
+
+  g_assert_no_error (error);
+  device->device.act_dtype = H3_DTYPE_F16; /* the files have bfloat16 */
+  t = h3_transformer_load (checkpoint, &device->device, NULL, NULL, NULL,
+      &error);
+  g_assert_no_error (error);
+  for (gint i = 0; i < t->config.layers; i++) {
+    const H3Block *b = &t->blocks[i];
+
+    g_assert_cmpint (b->qkv->tensor->dtype, ==, H3_DTYPE_F16);
+    g_assert_cmpint (b->out->tensor->dtype, ==, H3_DTYPE_F16);
+    g_assert_cmpint (b->fc1->tensor->dtype, ==, H3_DTYPE_F16);
+    g_assert_cmpint (b->fc2->tensor->dtype, ==, H3_DTYPE_F16);
+    g_assert_cmpint (b->norm1->dtype, ==, H3_DTYPE_F32);
+  }
+  g_assert_cmpint (t->condition->tensor->dtype, ==, H3_DTYPE_F16);
+  g_assert_cmpint (t->final_adaln->tensor->dtype, ==, H3_DTYPE_F16);
+  g_assert_cmpint (t->video_in->tensor->dtype, ==, H3_DTYPE_F32);
+  g_assert_cmpint (t->audio_in->tensor->dtype, ==, H3_DTYPE_F32);
+  g_assert_cmpint (t->time_in->tensor->dtype, ==, H3_DTYPE_F32);
+  g_assert_cmpint (t->time_out->tensor->dtype, ==, H3_DTYPE_F32);
+  g_assert_cmpint (t->video_out->tensor->dtype, ==, H3_DTYPE_F32);
+  g_assert_cmpint (t->audio_out->tensor->dtype, ==, H3_DTYPE_F32);
+  h3_transformer_unref (t);
+
+  text = h3_text_model_load (checkpoint, &device->device, NULL, NULL, NULL,
+      &error);
+  g_assert_no_error (error);
+  g_assert_cmpint (text->embed_tokens->tensor->dtype, ==, H3_DTYPE_F16);
+  g_assert_cmpint (text->layers[49].down->tensor->dtype, ==, H3_DTYPE_F16);
+  g_assert_cmpint (text->layers[49].q_norm->dtype, ==, H3_DTYPE_F32);
+  h3_text_model_unref (text);
+}
+
 void
 add_layout_tests (void)
 {
@@ -93,5 +137,6 @@ add_layout_tests (void)
         g_strconcat ("/layouts/", components[i].name, NULL);
     g_test_add_data_func (name, &components[i], test_same_weights);
   }
+  g_test_add_func ("/layouts/rounded", test_rounded);
   g_test_add_func ("/layouts/partitions-differ", test_partitions_differ);
 }
