@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Attention on the tensor cores of every architecture from sm_80 on, for 16-bit
- * types and heads of 16, 32, 64 or 128: 64 queries a block, 16 a warp, keys and
+ * types and heads of 16, 32, 64, 72 or 128: 64 queries a block, 16 a warp, keys and
  * values in tiles of 64 through two buffers of shared memory, softmax as it
  * goes. Causal, grouped heads and batches of sequences; any length. */
 #include "cuda/kernel.cuh"
@@ -63,9 +63,14 @@ copy_async (void *dst, const void *src, bool inside)
       "l"(src), "r"(bytes));
 }
 
+/* Elements of a head in shared memory: whole steps of the product, 0 where the
+ * head has none. */
+template <int D>
+constexpr int padded = (D + 15) / 16 * 16;
+
 template <typename T, int D>
 struct Tile {
-  T row[BN][D + 8]; /* the pad keeps ldmatrix off one bank */
+  T row[BN][padded<D> + 8]; /* the pad keeps ldmatrix off one bank */
 };
 
 /* Rows first .. first + BN - 1 of one head, as far as there are any. */
@@ -74,13 +79,13 @@ __device__ __forceinline__ void
 load_tile (Tile<T, D> *tile, const T *base, gint64 stride, gint64 first,
     gint64 length)
 {
-  constexpr int per_row = D / 8;
+  constexpr int per_row = padded<D> / 8;
 
   for (int i = threadIdx.x; i < BN * per_row; i += WARPS * H3_WARP) {
     int r = i / per_row, c = i % per_row * 8;
-    bool inside = first + r < length;
+    bool inside = first + r < length && c < D;
     copy_async (&tile->row[r][c],
-        base + (inside ? first + r : 0) * stride + c, inside);
+        base + (inside ? (first + r) * stride + c : 0), inside);
   }
 }
 
@@ -109,19 +114,21 @@ attention_mma (T *y, const T *qkv, int heads, int kv_heads, gint64 length,
   load_tile<T, D> (&values[0], v, stride, 0, length);
   asm volatile ("cp.async.commit_group;");
 
-  unsigned qf[D / 16][4];
+  constexpr int DP = padded<D>;
+  unsigned qf[DP / 16][4];
 #pragma unroll
-  for (int ks = 0; ks < D / 16; ks++) {
+  for (int ks = 0; ks < DP / 16; ks++) {
     int c = ks * 16 + lane % 4 * 2;
     const T *p0 = q + row0 * stride + c, *p1 = q + row1 * stride + c;
     bool in0 = row0 < length, in1 = row1 < length;
     qf[ks][0] = in0 ? *(const unsigned *) p0 : 0;
     qf[ks][1] = in1 ? *(const unsigned *) p1 : 0;
-    qf[ks][2] = in0 ? *(const unsigned *) (p0 + 8) : 0;
-    qf[ks][3] = in1 ? *(const unsigned *) (p1 + 8) : 0;
+    bool whole_step = ks * 16 + 8 < D;
+    qf[ks][2] = in0 && whole_step ? *(const unsigned *) (p0 + 8) : 0;
+    qf[ks][3] = in1 && whole_step ? *(const unsigned *) (p1 + 8) : 0;
   }
 
-  float o[D / 8][4] = {};
+  float o[DP / 8][4] = {};
   float top[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
 
   for (int t = 0; t < n_tiles; t++) {
@@ -140,7 +147,7 @@ attention_mma (T *y, const T *qkv, int heads, int kv_heads, gint64 length,
     const Tile<T, D> *kt = &keys[t & 1], *vt = &values[t & 1];
     float s[BN / 8][4] = {};
 #pragma unroll
-    for (int ks = 0; ks < D / 16; ks++)
+    for (int ks = 0; ks < DP / 16; ks++)
 #pragma unroll
       for (int n = 0; n < BN / 8; n += 2) {
         unsigned b[4];
@@ -183,7 +190,7 @@ attention_mma (T *y, const T *qkv, int heads, int kv_heads, gint64 length,
         sum[i / 2] += s[n][i];
       }
 #pragma unroll
-    for (int n = 0; n < D / 8; n++)
+    for (int n = 0; n < DP / 8; n++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
         o[n][i] *= old[i / 2];
@@ -195,7 +202,7 @@ attention_mma (T *y, const T *qkv, int heads, int kv_heads, gint64 length,
         pack<T> (s[2 * ks + 1][0], s[2 * ks + 1][1]),
         pack<T> (s[2 * ks + 1][2], s[2 * ks + 1][3]) };
 #pragma unroll
-      for (int n = 0; n < D / 8; n += 2) {
+      for (int n = 0; n < DP / 8; n += 2) {
         unsigned b[4];
         ldmatrix_trans (b, &vt->row[ks * 16 + lane % 16]
                                [n * 8 + lane / 16 * 8]);
@@ -251,6 +258,8 @@ launch_size (H3CudaStreamHandle stream, const H3AttentionArgs *a)
       return launch<T, 32> (stream, a);
     case 64:
       return launch<T, 64> (stream, a);
+    case 72: /* the vision tower's */
+      return launch<T, 72> (stream, a);
     case 128:
       return launch<T, 128> (stream, a);
     default:

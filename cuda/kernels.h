@@ -31,7 +31,8 @@ cudaError_t h3_cuda_layer_norm (H3CudaStreamHandle stream,
     const H3LayerNormArgs *args);
 cudaError_t h3_cuda_qk_norm_rope (H3CudaStreamHandle stream,
     const H3QkNormRopeArgs *args);
-/* 16-bit types, heads of 16, 32, 64 or 128; cudaErrorNotSupported otherwise. */
+/* 16-bit types, heads of 16, 32, 64, 72 or 128; cudaErrorNotSupported
+ * otherwise. */
 cudaError_t h3_cuda_attention_mma (H3CudaStreamHandle stream,
     const H3AttentionArgs *args);
 /* Hopper only: 16-bit types, heads of 64 or 128; cudaErrorNotSupported

@@ -127,24 +127,28 @@ test_rope (CudaTest *t)
   }
 }
 
-/* Its attention: heads of 72, a short and a long block. */
+/* Its attention: heads of 72, short and long blocks, by our kernel (16-bit types,
+ * causal or short), by cuDNN where there is one, and by plain loops. */
 static void
 test_attention (CudaTest *t)
 {
-  static const gint shape[][2] = { /* blocks, patches of a block */
-    { 1, 24 }, { 3, 280 }, { 2, 1100 }
+  static const gint shape[][3] = { /* blocks, patches of a block, causal */
+    { 1, 24, 0 }, { 3, 280, 0 }, { 2, 1100, 0 }, { 1, 1, 0 }, { 2, 65, 1 },
+    { 1, 1030, 1 }
   };
 
-  for (guint i = 0; i < G_N_ELEMENTS (shape); i++) {
-    const gint n = shape[i][0] * shape[i][1];
-    Twin *qkv = twin_random (t, H3_DTYPE_BF16, 2, DIMS (n, 3 * 2 * 72));
-    Twin *y = twin_out (t, H3_DTYPE_BF16, DIMS (n, 2 * 72));
+  for (guint i = 0; i < 3 * G_N_ELEMENTS (shape); i++) {
+    const gint *s = shape[i / 3], n = s[0] * s[1];
+    const H3DType type = types[i % 3];
+    Twin *qkv = twin_random (t, type, 2, DIMS (n, 3 * 2 * 72));
+    Twin *y = twin_out (t, type, DIMS (n, 2 * 72));
     H3AttentionArgs a = { .y = y->cpu,
       .qkv = qkv->cpu,
       .heads = 2,
       .kv_heads = 2,
       .head_dim = 72,
-      .n_sequences = shape[i][0],
+      .n_sequences = s[0],
+      .causal = s[2],
       .scale = 1 / sqrt (72) };
     H3AttentionArgs b = a;
 
@@ -152,7 +156,7 @@ test_attention (CudaTest *t)
     b.qkv = qkv->gpu;
     h3_attention (t->ops.stream, &a);
     h3_attention (t->gpu, &b);
-    twin_check (t, "attention", y, 2 * twin_tolerance (H3_DTYPE_BF16));
+    twin_check (t, "attention", y, 2 * twin_tolerance (type));
   }
 }
 
