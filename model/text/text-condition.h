@@ -22,7 +22,8 @@ G_BEGIN_DECLS
  *   12) of a clip, none of a sound
  * @size: at which the tower reads them; of a clip once it is finished
  *
- * Read-only. Used by one thread at a time while it is made.
+ * Read-only but for @has_sound, which may be found out later than the frames.
+ * Used by one thread at a time while it is made.
  */
 typedef struct {
   H3ConditionKind kind;

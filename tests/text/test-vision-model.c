@@ -82,6 +82,9 @@ assert_part (H3Stream *stream, const H3VisionFeatures *all, gint first,
           part + (gsize) i * one->n * cols, one->n * cols, tolerance);
 }
 
+/* A GPU's products may depend on how their operands lie in memory. */
+#define SAME_BYTES (h3_test_on_gpu () ? TOLERANCE : 0)
+
 /* Pictures and clips do not see each other, and sounds are not seen. */
 static void
 test_independent (void)
@@ -101,9 +104,9 @@ test_independent (void)
   g_assert_cmpint (one->n, ==, 10 * 8);
   g_assert_cmpint (two->n, ==, 2 * 3 * 2);
   g_assert_cmpint (together->n, ==, 2 * one->n + two->n);
-  assert_part (stream, together, 0, one, 0);
-  assert_part (stream, together, one->n, two, 0);
-  assert_part (stream, together, one->n + two->n, one, 0);
+  assert_part (stream, together, 0, one, SAME_BYTES);
+  assert_part (stream, together, one->n, two, SAME_BYTES);
+  assert_part (stream, together, one->n + two->n, one, SAME_BYTES);
 }
 
 /* Nor do a clip's blocks: two equal pairs of frames give equal tokens, which are
@@ -432,7 +435,7 @@ test_bad_config (void)
     { "   1,\n   2,\n   3\n", "   1,\n   2\n", "deepstack_merger_list.2",
         "unexpected" },
     { "   1,\n   2,\n   3\n", "   0, 1, 2, 3, 4, 5, 6, 7, 8\n",
-        "deepstack_visual_indexes", "9" },
+        "deepstack_visual_indexes", "at most 8" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
