@@ -263,6 +263,8 @@ print_first_difference (const gchar *is, const gchar *should)
   }
 }
 
+#define CUDA_MEMORY "video/x-raw(memory:CUDAMemory)"
+
 /* The page describes a build with -Dgstcuda; in one without it, those lines of a
  * pad's caps are not missed. */
 static gchar *
@@ -272,7 +274,7 @@ without_cuda_memory (const gchar *page)
   GString *out = g_string_new (NULL);
 
   for (guint i = 0; lines[i]; i++)
-    if (!g_str_has_prefix (lines[i], "video/x-raw(memory:CUDAMemory)"))
+    if (!g_str_has_prefix (lines[i], CUDA_MEMORY))
       g_string_append_printf (out, "%s%s", i ? "\n" : "", lines[i]);
   return g_string_free (out, FALSE);
 }
@@ -298,8 +300,7 @@ main (int argc, char **argv)
   }
   if (!(fresh = renew (page)))
     return 1;
-  if (!strstr (fresh, "(memory:CUDAMemory)") &&
-      strstr (page, "(memory:CUDAMemory)")) {
+  if (!strstr (fresh, "\n" CUDA_MEMORY) && strstr (page, "\n" CUDA_MEMORY)) {
     gchar *all = g_steal_pointer (&page);
 
     page = without_cuda_memory (all);
