@@ -113,6 +113,24 @@ test_resident (void)
   g_assert_cmpint (g_atomic_int_get (&gpu->downloads), ==, before);
 }
 
+/* The decoder on another GPU than the denoiser: one copy, between the two. */
+static void
+test_two_gpus (void)
+{
+  g_autoptr (Output) output = output_new ();
+  g_autofree gchar *decode = decode_to_file (output->file);
+  g_autoptr (GstElement) pipeline = clip_pipeline (decode);
+  g_autoptr (GstElement) decoder =
+      gst_bin_get_by_name (GST_BIN (pipeline), "v");
+  H3FakeGpu *gpu = h3_fake_gpu ();
+  gint before = g_atomic_int_get (&gpu->downloads);
+
+  g_object_set (decoder, "cuda-device-id", 1, NULL);
+  g_assert_no_error (make_clip (pipeline));
+  assert_frames (output->file);
+  g_assert_cmpint (g_atomic_int_get (&gpu->downloads), ==, before);
+}
+
 /* Who wants it on the CPU gets it, once. */
 static void
 test_read_by_cpu (void)
@@ -364,6 +382,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   gst_init (&argc, &argv);
   g_test_add_func ("/gpu/resident", test_resident);
+  g_test_add_func ("/gpu/two-gpus", test_two_gpus);
   g_test_add_func ("/gpu/read-by-cpu", test_read_by_cpu);
   g_test_add_func ("/gpu/written-by-cpu", test_written_by_cpu);
   g_test_add_func ("/gpu/fails-after-push", test_fails_after_push);
