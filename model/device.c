@@ -33,7 +33,7 @@ h3_device_fail (H3Device *device, const gchar *why)
 gboolean
 h3_device_check (H3Device *device, GError **error)
 {
-  const gchar *why = g_atomic_pointer_get (&((H3Device *) device)->failure);
+  const gchar *why = g_atomic_pointer_get (&device->failure);
 
   if (!why)
     return TRUE;
