@@ -2,6 +2,7 @@
 /* The worker of h3denoise: takes jobs in order and makes each a clip. */
 #include "gst/gsth3denoise-private.h"
 
+#include "gst/gsth3enums.h"
 #include "gst/gsth3negotiate.h"
 #include "gst/gsth3tensor.h"
 

@@ -62,3 +62,14 @@ gst_h3_preload_get_type (void)
 
   return gst_h3_enum_register (&type, "GstH3Preload", values);
 }
+
+const gchar *
+gst_h3_enum_nick (GType type, gint value)
+{
+  GEnumClass *klass = g_type_class_ref (type);
+  GEnumValue *found = g_enum_get_value (klass, value);
+  const gchar *nick = found ? found->value_nick : "unknown";
+
+  g_type_class_unref (klass);
+  return nick; /* static: the type stays registered */
+}

@@ -35,5 +35,7 @@ GType gst_h3_preload_get_type (void);
 /* Registers an enum once; @values is static and ends with { 0 }. */
 GType gst_h3_enum_register (gsize *once, const gchar *name,
     const GEnumValue *values);
+/* "uniform": the nick of an enum's value. */
+const gchar *gst_h3_enum_nick (GType type, gint value);
 
 G_END_DECLS

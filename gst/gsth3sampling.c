@@ -61,17 +61,6 @@ gst_h3_noise_mode_get_type (void)
   return gst_h3_enum_register (&type, "GstH3NoiseMode", values);
 }
 
-const gchar *
-gst_h3_enum_nick (GType type, gint value)
-{
-  GEnumClass *klass = g_type_class_ref (type);
-  GEnumValue *found = g_enum_get_value (klass, value);
-  const gchar *nick = found ? found->value_nick : "unknown";
-
-  g_type_class_unref (klass);
-  return nick; /* static: the type stays registered */
-}
-
 /* --- properties --- */
 
 void

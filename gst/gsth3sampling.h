@@ -100,7 +100,4 @@ gboolean gst_h3_sampling_geometry (const GstH3Sampling *sampling,
     const GstH3SamplingDefaults *defaults, H3Geometry *geometry,
     gint *requested_frames, GError **error);
 
-/* "uniform": the nick of an enum's value. */
-const gchar *gst_h3_enum_nick (GType type, gint value);
-
 G_END_DECLS

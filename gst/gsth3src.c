@@ -132,15 +132,21 @@ gst_h3_src_copy_spec (GParamSpec *pspec)
   g_return_val_if_reached (NULL);
 }
 
+/* Whose word counts for a property that several have: width is the denoiser's
+ * first. */
+static const Child proxy_order[N_CHILDREN] = { CHILD_DENOISE, CHILD_TEXT_ENC,
+  CHILD_VIDEO_VAE, CHILD_AUDIO_VAE };
+
 /* Installs every property of every child once. */
 static void
 gst_h3_src_install_proxies (GObjectClass *object_class)
 {
   guint next = PROP_FIRST_PROXY;
 
-  for (Child c = 0; c < N_CHILDREN; c++) {
+  for (guint k = 0; k < N_CHILDREN; k++) {
     /* stays: the copies share its texts and enum values */
-    GObjectClass *child = g_type_class_ref (gst_h3_src_child_type (c));
+    GObjectClass *child =
+        g_type_class_ref (gst_h3_src_child_type (proxy_order[k]));
     guint n;
     g_autofree GParamSpec **specs = g_object_class_list_properties (child, &n);
 
@@ -169,7 +175,9 @@ gst_h3_src_proxy_set (GstH3Src *self, const gchar *name, const GValue *value)
 static void
 gst_h3_src_proxy_get (GstH3Src *self, const gchar *name, GValue *value)
 {
-  for (Child c = 0; c < N_CHILDREN; c++) {
+  for (guint k = 0; k < N_CHILDREN; k++) {
+    Child c = proxy_order[k];
+
     if (g_object_class_find_property (G_OBJECT_GET_CLASS (self->children[c]),
             name)) {
       g_object_get_property (G_OBJECT (self->children[c]), name, value);

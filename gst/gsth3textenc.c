@@ -16,6 +16,14 @@
  * error message STREAM FORMAT that says where; nothing is truncated or
  * replaced. EOS without any prompt passes as EOS.
  *
+ * Pictures, clips and sounds that the prompt is read with come in on request
+ * pads: `image_%u` takes the first frame, `video_%u` a clip or, of one frame, a
+ * picture; `audio_%u` says that there is a sound, of the clip with the same
+ * number if there is one. Their numbers are their order. They are keyframes or
+ * references, see `task`, are needed before the first prompt, and stay for all
+ * prompts until a flush. Frames must come at their own size and rate; give
+ * h3videovaeenc the same ones, by a tee.
+ *
  * Each prompt leaves as one buffer of float32 [tokens, hidden], with the
  * custom meta `GstH3JobMeta` (task, tokens, prompt, prompt-sha256).
  *
@@ -28,12 +36,14 @@
  */
 #include "gst/gsth3textenc.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "gst/gsth3common.h"
 #include "gst/gsth3elements.h"
 #include "gst/gsth3negotiate.h"
 #include "gst/gsth3tensor.h"
+#include "gst/gsth3textconditions.h"
 #include "model/text/presentation.h"
 #include "model/text/text-model.h"
 
@@ -49,13 +59,29 @@ GST_DEBUG_CATEGORY_STATIC (gst_h3_text_enc_debug);
 /* 262144 tokens, the most that H3 takes, are about 1 MiB of text. */
 #define MAX_PROMPT_BYTES (8 * 1024 * 1024)
 
+#define DEFAULT_TASK GST_H3_TASK_AUTO
+
 enum {
   PROP_MAX_TOKENS = GST_H3_N_COMMON_PROPS,
+  PROP_TASK,
+  PROP_FITTING,
 };
 
 static GstStaticPadTemplate sink_template =
     GST_STATIC_PAD_TEMPLATE ("sink", GST_PAD_SINK, GST_PAD_ALWAYS,
         GST_STATIC_CAPS ("text/x-raw, format = (string) utf8"));
+
+static GstStaticPadTemplate image_template =
+    GST_STATIC_PAD_TEMPLATE ("image_%u", GST_PAD_SINK, GST_PAD_REQUEST,
+        GST_STATIC_CAPS (GST_H3_RGB_CAPS));
+
+static GstStaticPadTemplate video_template =
+    GST_STATIC_PAD_TEMPLATE ("video_%u", GST_PAD_SINK, GST_PAD_REQUEST,
+        GST_STATIC_CAPS (GST_H3_RGB_CAPS));
+
+static GstStaticPadTemplate audio_template =
+    GST_STATIC_PAD_TEMPLATE ("audio_%u", GST_PAD_SINK, GST_PAD_REQUEST,
+        GST_STATIC_CAPS ("audio/x-raw"));
 
 static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE ("src",
     GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS (GST_H3_EMBEDS_CAPS));
@@ -68,12 +94,15 @@ struct _GstH3TextEnc {
 
   /* settings, under the object lock */
   guint max_tokens;
+  GstH3Task task;
+  GstH3Fitting fitting;
 
   /* from NULL→READY on */
   H3TextConfig config;
 
   /* of the source pad's task */
   GString *collected; /* of a BYTES segment, until EOS */
+  GstH3TextConditions conditions;
   H3Stream *stream;
   gint cancel; /* atomic: end the prompt being encoded */
 
@@ -224,27 +253,50 @@ static guint64
 prompt_workspace (GstH3TextEnc *self, gsize size)
 {
   return h3_text_model_workspace (&self->config, self->common.device,
-      MIN (size + TEMPLATE_TOKENS, max_tokens (self)));
+      MIN (size + TEMPLATE_TOKENS +
+               gst_h3_text_conditions_tokens (&self->conditions),
+          max_tokens (self)));
+}
+
+/* What the caps say of the rows. */
+static void
+describe (GstH3EmbedsInfo *info, const GstH3TextConditions *conditions,
+    const H3Presentation *presentation)
+{
+  const gint32 *tags = (const gint32 *) presentation->tags->data;
+  gint n = (gint) presentation->tags->len;
+
+  *info = (GstH3EmbedsInfo){ .task = conditions->task,
+    .type = GST_H3_TYPE_FLOAT32,
+    .references = (gint) conditions->n };
+  for (gint i = 0; i < n; i++) {
+    gboolean begins = tags[i] == 0 && (i == 0 || tags[i - 1] != 0);
+
+    if (begins && info->n_vision < GST_H3_MAX_VISION_BLOCKS)
+      info->vision[info->n_vision++].first = i;
+    if (tags[i] == 0 && info->n_vision > 0)
+      info->vision[info->n_vision - 1].n++;
+  }
 }
 
 /* With the device's turn. */
 static H3Tensor *
 encode (GstH3TextEnc *self, TextModels *models, const gchar *text, gsize size,
-    const H3Stop *stop, GError **error)
+    const H3Stop *stop, GstH3EmbedsInfo *info, GError **error)
 {
   g_auto (H3Presentation) presentation = {
     NULL,
   };
+  const GstH3TextConditions *conditions = &self->conditions;
   H3TextInput input;
   H3Tensor *embeds = NULL;
 
-  if (!self->stream &&
-      !(self->stream = h3_stream_new (self->common.device, error)))
+  if (!h3_presentation_init (&presentation, models->tokenizer,
+          (const H3TextCondition *const *) conditions->list, conditions->n,
+          text, size, max_tokens (self), error))
     return NULL;
-  if (!h3_presentation_init (&presentation, models->tokenizer, NULL, 0, text,
-          size, max_tokens (self), error))
-    return NULL;
-  input = h3_presentation_input (&presentation, NULL);
+  describe (info, conditions, &presentation);
+  input = h3_presentation_input (&presentation, conditions->vision);
   h3_stream_set_stop (self->stream, stop);
   embeds = h3_text_model_encode (models->text, self->stream, &input, stop, NULL,
       error);
@@ -265,14 +317,14 @@ displayable (const gchar *text, gsize size)
 }
 
 static GstBuffer *
-make_buffer (H3Tensor *embeds, const gchar *text, gsize size)
+make_buffer (H3Tensor *embeds, const gchar *task, const gchar *text, gsize size)
 {
   GstBuffer *buffer = gst_h3_tensor_to_buffer (embeds, NULL, NULL);
   gchar *prompt = displayable (text, size);
   gchar *sha256 = g_compute_checksum_for_data (G_CHECKSUM_SHA256,
       (const guchar *) text, size);
   GstStructure *job =
-      gst_structure_new (GST_H3_JOB_META_NAME, "task", G_TYPE_STRING, "t2va",
+      gst_structure_new (GST_H3_JOB_META_NAME, "task", G_TYPE_STRING, task,
           "tokens", G_TYPE_UINT, (guint) embeds->shape[0], "prompt",
           G_TYPE_STRING, prompt, "prompt-sha256", G_TYPE_STRING, sha256, NULL);
 
@@ -303,27 +355,34 @@ encode_to_buffer (GstH3TextEnc *self, const gchar *text, gsize size,
 {
   const H3Stop stop = { should_stop, self };
   gint64 start = g_get_monotonic_time ();
-  TextModels *models = gst_h3_common_begin_job (&self->common,
-      prompt_workspace (self, size), &stop, error);
+  TextModels *models;
   H3Tensor *embeds;
   GstH3EmbedsInfo info;
   GstBuffer *buffer = NULL;
   GstCaps *caps;
 
+  if (!self->stream &&
+      !(self->stream = h3_stream_new (self->common.device, error)))
+    return NULL;
+  if (!gst_h3_text_conditions_see (&self->conditions, &self->common,
+          self->stream, &stop, error))
+    return NULL;
+  models = gst_h3_common_begin_job (&self->common,
+      prompt_workspace (self, size), &stop, error);
   if (!models)
     return NULL;
-  embeds = encode (self, models, text, size, &stop, error);
+  embeds = encode (self, models, text, size, &stop, &info, error);
   gst_h3_common_end_job (&self->common);
   if (!embeds)
     return NULL;
-  info = (GstH3EmbedsInfo){ "t2va", GST_H3_TYPE_FLOAT32, embeds->shape[0],
-    embeds->shape[1] };
+  info.tokens = (gint) embeds->shape[0];
+  info.hidden = (gint) embeds->shape[1];
   caps = gst_h3_choose_caps (GST_AGGREGATOR_SRC_PAD (self),
       gst_h3_embeds_info_to_caps (&info, FALSE), error);
   if (caps) {
     gst_aggregator_set_src_caps (GST_AGGREGATOR (self), caps);
     gst_caps_unref (caps);
-    buffer = make_buffer (embeds, text, size);
+    buffer = make_buffer (embeds, info.task, text, size);
     count (self, info.tokens, start);
   }
   h3_tensor_unref (embeds);
@@ -426,13 +485,55 @@ take_eos (GstH3TextEnc *self)
   return ret == GST_FLOW_OK ? GST_FLOW_EOS : ret;
 }
 
+/* Pads of pictures, clips and sounds; unref each. */
+static GList *
+condition_pads (GstH3TextEnc *self)
+{
+  GList *pads = NULL;
+
+  GST_OBJECT_LOCK (self);
+  for (GList *l = GST_ELEMENT_CAST (self)->sinkpads; l; l = l->next)
+    if (GST_IS_H3_CONDITION_PAD (l->data))
+      pads = g_list_prepend (pads, gst_object_ref (l->data));
+  GST_OBJECT_UNLOCK (self);
+  return pads;
+}
+
+/* FALSE when one of them cannot be used; an error was posted. */
+static gboolean
+collect_conditions (GstH3TextEnc *self)
+{
+  GList *pads = condition_pads (self);
+  GError *error = NULL;
+  GstH3Fitting fitting;
+  GstH3Task task;
+  gboolean good;
+
+  GST_OBJECT_LOCK (self);
+  fitting = self->fitting;
+  task = self->task;
+  GST_OBJECT_UNLOCK (self);
+  good = gst_h3_text_conditions_collect (&self->conditions, pads, task,
+      &fitting, self->common.is_demo, &error);
+  if (!good)
+    gst_h3_common_fail (&self->common, error);
+  g_list_free_full (pads, gst_object_unref);
+  return good;
+}
+
 static GstFlowReturn
 gst_h3_text_enc_aggregate (GstAggregator *aggregator, gboolean timeout)
 {
   GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
-  GstBuffer *buffer = gst_aggregator_pad_pop_buffer (self->sinkpad);
+  GstBuffer *buffer;
   GstFlowReturn ret;
 
+  if (!collect_conditions (self))
+    return GST_FLOW_ERROR;
+  /* the prompt stays on its pad meanwhile */
+  if (!self->conditions.collected)
+    return GST_AGGREGATOR_FLOW_NEED_DATA;
+  buffer = gst_aggregator_pad_pop_buffer (self->sinkpad);
   if (!buffer) {
     return gst_aggregator_pad_is_eos (self->sinkpad)
                ? take_eos (self)
@@ -441,6 +542,39 @@ gst_h3_text_enc_aggregate (GstAggregator *aggregator, gboolean timeout)
   ret = take_buffer (self, buffer);
   gst_buffer_unref (buffer);
   return ret;
+}
+
+static GstPad *
+gst_h3_text_enc_request_new_pad (GstElement *element, GstPadTemplate *template,
+    const gchar *name, const GstCaps *caps)
+{
+  static const gchar *const formats[] = {
+    [GST_H3_CONDITION_IMAGE] = "image_%u",
+    [GST_H3_CONDITION_VIDEO] = "video_%u",
+    [GST_H3_CONDITION_AUDIO] = "audio_%u",
+  };
+  GList *pads = condition_pads (GST_H3_TEXT_ENC (element));
+  GstPad *pad = NULL;
+
+  for (guint i = 0; i < G_N_ELEMENTS (formats); i++) {
+    g_autofree gchar *full = NULL;
+    guint index = 0;
+
+    if (g_strcmp0 (GST_PAD_TEMPLATE_NAME_TEMPLATE (template), formats[i]) != 0)
+      continue;
+    /* without a number it comes after all that have one */
+    if (!name || sscanf (name, formats[i], &index) != 1)
+      for (GList *l = pads; l; l = l->next)
+        index = MAX (index, gst_h3_condition_pad_index (l->data) + 1);
+    full = i == GST_H3_CONDITION_IMAGE   ? g_strdup_printf ("image_%u", index)
+           : i == GST_H3_CONDITION_VIDEO ? g_strdup_printf ("video_%u", index)
+                                         : g_strdup_printf ("audio_%u", index);
+    pad = GST_PAD_CAST (gst_h3_condition_pad_new (template, full, i, index));
+    if (!gst_element_add_pad (element, pad))
+      pad = NULL;
+  }
+  g_list_free_full (pads, gst_object_unref);
+  return pad;
 }
 
 /* Caps are known with each prompt's length and set then. */
@@ -487,6 +621,7 @@ gst_h3_text_enc_flush (GstAggregator *aggregator)
   GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
 
   forget (self);
+  gst_h3_text_conditions_clear (&self->conditions);
   gst_h3_common_begin (&self->common);
   g_atomic_int_set (&self->cancel, FALSE);
   return GST_FLOW_OK;
@@ -507,6 +642,7 @@ gst_h3_text_enc_stop (GstAggregator *aggregator)
   GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
 
   forget (self);
+  gst_h3_text_conditions_clear (&self->conditions);
   g_clear_pointer (&self->stream, h3_stream_free);
   return TRUE;
 }
@@ -532,6 +668,7 @@ gst_h3_text_enc_set_property (GObject *object, guint prop_id,
     const GValue *value, GParamSpec *pspec)
 {
   GstH3TextEnc *self = GST_H3_TEXT_ENC (object);
+  gboolean known;
 
   if (gst_h3_common_set_property (&self->common, prop_id, value))
     return;
@@ -541,8 +678,18 @@ gst_h3_text_enc_set_property (GObject *object, guint prop_id,
       self->max_tokens = g_value_get_uint (value);
       GST_OBJECT_UNLOCK (self);
       break;
+    case PROP_TASK:
+      GST_OBJECT_LOCK (self);
+      self->task = g_value_get_enum (value);
+      GST_OBJECT_UNLOCK (self);
+      break;
     default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, prop_id, pspec);
+      GST_OBJECT_LOCK (self);
+      known =
+          gst_h3_fitting_set (&self->fitting, prop_id - PROP_FITTING, value);
+      GST_OBJECT_UNLOCK (self);
+      if (!known)
+        G_OBJECT_WARN_INVALID_PROPERTY_ID (object, prop_id, pspec);
       break;
   }
 }
@@ -552,6 +699,7 @@ gst_h3_text_enc_get_property (GObject *object, guint prop_id, GValue *value,
     GParamSpec *pspec)
 {
   GstH3TextEnc *self = GST_H3_TEXT_ENC (object);
+  gboolean known;
 
   if (gst_h3_common_get_property (&self->common, prop_id, value))
     return;
@@ -561,8 +709,18 @@ gst_h3_text_enc_get_property (GObject *object, guint prop_id, GValue *value,
       g_value_set_uint (value, self->max_tokens);
       GST_OBJECT_UNLOCK (self);
       break;
+    case PROP_TASK:
+      GST_OBJECT_LOCK (self);
+      g_value_set_enum (value, self->task);
+      GST_OBJECT_UNLOCK (self);
+      break;
     default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, prop_id, pspec);
+      GST_OBJECT_LOCK (self);
+      known =
+          gst_h3_fitting_get (&self->fitting, prop_id - PROP_FITTING, value);
+      GST_OBJECT_UNLOCK (self);
+      if (!known)
+        G_OBJECT_WARN_INVALID_PROPERTY_ID (object, prop_id, pspec);
       break;
   }
 }
@@ -587,6 +745,7 @@ gst_h3_text_enc_class_init (GstH3TextEncClass *klass)
   object_class->get_property = gst_h3_text_enc_get_property;
   object_class->finalize = gst_h3_text_enc_finalize;
   element_class->change_state = gst_h3_text_enc_change_state;
+  element_class->request_new_pad = gst_h3_text_enc_request_new_pad;
   aggregator_class->aggregate = gst_h3_text_enc_aggregate;
   aggregator_class->negotiate = gst_h3_text_enc_negotiate;
   aggregator_class->sink_event = gst_h3_text_enc_sink_event;
@@ -603,8 +762,24 @@ gst_h3_text_enc_class_init (GstH3TextEncClass *klass)
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
               GST_PARAM_MUTABLE_PLAYING));
 
+  gst_type_mark_as_plugin_api (GST_TYPE_H3_TASK, 0);
+  gst_type_mark_as_plugin_api (GST_TYPE_H3_CONDITION_PAD, 0);
+  g_object_class_install_property (object_class, PROP_TASK,
+      g_param_spec_enum ("task", "Task",
+          "What the pictures, clips and sounds of the request pads are.",
+          GST_TYPE_H3_TASK, DEFAULT_TASK,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+              GST_PARAM_MUTABLE_READY));
+  gst_h3_fitting_install_properties (object_class, PROP_FITTING);
+
   gst_element_class_add_static_pad_template_with_gtype (element_class,
       &sink_template, GST_TYPE_AGGREGATOR_PAD);
+  gst_element_class_add_static_pad_template_with_gtype (element_class,
+      &image_template, GST_TYPE_H3_CONDITION_PAD);
+  gst_element_class_add_static_pad_template_with_gtype (element_class,
+      &video_template, GST_TYPE_H3_CONDITION_PAD);
+  gst_element_class_add_static_pad_template_with_gtype (element_class,
+      &audio_template, GST_TYPE_H3_CONDITION_PAD);
   gst_element_class_add_static_pad_template_with_gtype (element_class,
       &src_template, GST_TYPE_AGGREGATOR_PAD);
   gst_element_class_set_static_metadata (element_class,
@@ -623,6 +798,8 @@ gst_h3_text_enc_init (GstH3TextEnc *self)
 
   gst_h3_common_init (&self->common, GST_ELEMENT_CAST (self), &common_funcs);
   self->max_tokens = DEFAULT_MAX_TOKENS;
+  self->task = DEFAULT_TASK;
+  gst_h3_fitting_init (&self->fitting);
   self->sinkpad = g_object_new (GST_TYPE_AGGREGATOR_PAD, "name", "sink",
       "direction", GST_PAD_SINK, "template", template, NULL);
   gst_element_add_pad (GST_ELEMENT_CAST (self), GST_PAD_CAST (self->sinkpad));

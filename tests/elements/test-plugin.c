@@ -17,6 +17,7 @@ static const Element elements[] = {
   { "h3denoise", "Filter/Generator/Audio/Video" },
   { "h3videovae", "Codec/Decoder/Video" },
   { "h3audiovae", "Codec/Decoder/Audio" },
+  { "h3videovaeenc", "Codec/Encoder/Video" },
 };
 
 static void

@@ -181,6 +181,8 @@ static void
 check_same (GstElement *h3, const gchar *child_name)
 {
   g_autoptr (GstElement) child = gst_bin_get_by_name (GST_BIN (h3), child_name);
+  g_autoptr (GstElement) denoise =
+      gst_bin_get_by_name (GST_BIN (h3), "denoise");
   guint n, checked = 0;
   g_autofree GParamSpec **specs = NULL;
 
@@ -191,6 +193,11 @@ check_same (GstElement *h3, const gchar *child_name)
 
     if (!g_str_has_prefix (g_type_name (specs[i]->owner_type), "GstH3") ||
         !(specs[i]->flags & G_PARAM_WRITABLE))
+      continue;
+    /* where both have one, the denoiser's is shown */
+    if (child != denoise &&
+        g_object_class_find_property (G_OBJECT_GET_CLASS (denoise),
+            specs[i]->name))
       continue;
     mine =
         g_object_class_find_property (G_OBJECT_GET_CLASS (h3), specs[i]->name);
@@ -205,7 +212,7 @@ check_same (GstElement *h3, const gchar *child_name)
         ==, 0);
     checked++;
   }
-  g_assert_cmpuint (checked, >=, 5);
+  g_assert_cmpuint (checked, >=, 2);
 }
 
 static void

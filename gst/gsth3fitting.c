@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "gst/gsth3fitting.h"
+
+#include "gst/gsth3enums.h"
+#include "model/denoise/geometry.h"
+
+#define DEFAULT_SIDE 0
+#define DEFAULT_FRAMES 0
+#define DEFAULT_CANVAS_EDGE 0
+#define DEFAULT_REFERENCE_EDGE H3_REFERENCE_EDGE
+#define DEFAULT_REFERENCE_RESIZE H3_REFERENCE_RESIZE_DIFFUSERS
+
+#define MAX_SIDE 32768
+#define MAX_EDGE 8192
+#define MAX_FRAMES 100000
+#define DEMO_EDGE 64
+
+/* --- settings --- */
+
+GType
+gst_h3_reference_resize_get_type (void)
+{
+  static gsize type;
+  static const GEnumValue values[] = {
+    { H3_REFERENCE_RESIZE_DIFFUSERS,
+        "The short side becomes \"reference-edge\", up or down: the release's",
+        "diffusers" },
+    { H3_REFERENCE_RESIZE_MAX, "A larger one comes down to \"reference-edge\"",
+        "max" },
+    { H3_REFERENCE_RESIZE_MATCH,
+        "A larger one comes down to the clip's area, width times height: "
+        "ComfyUI's, and what Ref2VA Turbo adapters want",
+        "match" },
+    { 0 }
+  };
+
+  return gst_h3_enum_register (&type, "GstH3ReferenceResize", values);
+}
+
+void
+gst_h3_fitting_install_properties (GObjectClass *klass, guint first)
+{
+  const GParamFlags flags =
+      G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
+
+  gst_type_mark_as_plugin_api (GST_TYPE_H3_REFERENCE_RESIZE, 0);
+  g_object_class_install_property (klass, first + GST_H3_FITTING_WIDTH,
+      g_param_spec_int ("width", "Width",
+          "Width of the clip in pixels, a multiple of 32; give height too. 0 = "
+          "what suits the first keyframe.",
+          0, MAX_SIDE, DEFAULT_SIDE, flags));
+  g_object_class_install_property (klass, first + GST_H3_FITTING_HEIGHT,
+      g_param_spec_int ("height", "Height",
+          "Height of the clip in pixels, a multiple of 32; give width too. 0 = "
+          "what suits the first keyframe.",
+          0, MAX_SIDE, DEFAULT_SIDE, flags));
+  g_object_class_install_property (klass, first + GST_H3_FITTING_FRAMES,
+      g_param_spec_uint ("frames", "Frames",
+          "Length of the clip to be made in frames at 24 a second, rounded up "
+          "to 17 k + 5: a reference is cut to it. 0 = it is not cut.",
+          0, MAX_FRAMES, DEFAULT_FRAMES, flags));
+  g_object_class_install_property (klass, first + GST_H3_FITTING_CANVAS_EDGE,
+      g_param_spec_uint ("canvas-edge", "Canvas edge",
+          "Short side, in pixels, of the size that a keyframe without width "
+          "and height, or a reference clip, is brought to. 0 = 768, which H3 "
+          "is trained on, or the demo checkpoint's 64.",
+          0, MAX_EDGE, DEFAULT_CANVAS_EDGE, flags));
+  g_object_class_install_property (klass, first + GST_H3_FITTING_REFERENCE_EDGE,
+      g_param_spec_uint ("reference-edge", "Reference edge",
+          "Short side, in pixels, of a reference picture; smaller is faster "
+          "and takes less memory.",
+          H3_CANVAS_MULTIPLE, MAX_EDGE, DEFAULT_REFERENCE_EDGE, flags));
+  g_object_class_install_property (klass,
+      first + GST_H3_FITTING_REFERENCE_RESIZE,
+      g_param_spec_enum ("reference-resize", "Reference resize",
+          "How the size of a reference picture is found.",
+          GST_TYPE_H3_REFERENCE_RESIZE, DEFAULT_REFERENCE_RESIZE, flags));
+}
+
+void
+gst_h3_fitting_init (GstH3Fitting *fitting)
+{
+  *fitting = (GstH3Fitting){
+    .width = DEFAULT_SIDE,
+    .height = DEFAULT_SIDE,
+    .frames = DEFAULT_FRAMES,
+    .canvas_edge = DEFAULT_CANVAS_EDGE,
+    .reference_edge = DEFAULT_REFERENCE_EDGE,
+    .reference_resize = DEFAULT_REFERENCE_RESIZE,
+  };
+}
+
+gboolean
+gst_h3_fitting_set (GstH3Fitting *f, guint id, const GValue *value)
+{
+  switch (id) {
+    case GST_H3_FITTING_WIDTH:
+      f->width = g_value_get_int (value);
+      break;
+    case GST_H3_FITTING_HEIGHT:
+      f->height = g_value_get_int (value);
+      break;
+    case GST_H3_FITTING_FRAMES:
+      f->frames = g_value_get_uint (value);
+      break;
+    case GST_H3_FITTING_CANVAS_EDGE:
+      f->canvas_edge = g_value_get_uint (value);
+      break;
+    case GST_H3_FITTING_REFERENCE_EDGE:
+      f->reference_edge = g_value_get_uint (value);
+      break;
+    case GST_H3_FITTING_REFERENCE_RESIZE:
+      f->reference_resize = g_value_get_enum (value);
+      break;
+    default:
+      return FALSE;
+  }
+  return TRUE;
+}
+
+gboolean
+gst_h3_fitting_get (const GstH3Fitting *f, guint id, GValue *value)
+{
+  switch (id) {
+    case GST_H3_FITTING_WIDTH:
+      g_value_set_int (value, f->width);
+      break;
+    case GST_H3_FITTING_HEIGHT:
+      g_value_set_int (value, f->height);
+      break;
+    case GST_H3_FITTING_FRAMES:
+      g_value_set_uint (value, f->frames);
+      break;
+    case GST_H3_FITTING_CANVAS_EDGE:
+      g_value_set_uint (value, f->canvas_edge);
+      break;
+    case GST_H3_FITTING_REFERENCE_EDGE:
+      g_value_set_uint (value, f->reference_edge);
+      break;
+    case GST_H3_FITTING_REFERENCE_RESIZE:
+      g_value_set_enum (value, f->reference_resize);
+      break;
+    default:
+      return FALSE;
+  }
+  return TRUE;
+}
+
+/* --- canvases --- */
+
+static gint
+canvas_edge (const GstH3Fitting *f, gboolean demo)
+{
+  return f->canvas_edge > 0 ? (gint) f->canvas_edge
+         : demo             ? DEMO_EDGE
+                            : H3_CANVAS_EDGE;
+}
+
+gboolean
+gst_h3_fitting_keyframe (const GstH3Fitting *f, gboolean demo, gint width,
+    gint height, gint *canvas_width, gint *canvas_height, GError **error)
+{
+  if (f->width == 0 && f->height == 0)
+    return gst_h3_fitting_clip (f, demo, width, height, canvas_width,
+        canvas_height, error);
+  *canvas_width = f->width;
+  *canvas_height = f->height;
+  return h3_check_canvas (f->width, f->height, error);
+}
+
+gboolean
+gst_h3_fitting_clip (const GstH3Fitting *f, gboolean demo, gint width,
+    gint height, gint *canvas_width, gint *canvas_height, GError **error)
+{
+  return h3_canvas_of_aspect (canvas_edge (f, demo), width, height,
+      canvas_width, canvas_height, error);
+}
+
+gboolean
+gst_h3_fitting_picture (const GstH3Fitting *f, gboolean demo, gint width,
+    gint height, gint *canvas_width, gint *canvas_height, GError **error)
+{
+  gint clip_width = f->width, clip_height = f->height;
+
+  if (f->reference_resize == H3_REFERENCE_RESIZE_MATCH &&
+      (clip_width == 0 || clip_height == 0) &&
+      !h3_canvas_of_aspect (canvas_edge (f, demo), 16, 9, &clip_width,
+          &clip_height, error))
+    return FALSE;
+  return h3_reference_size (f->reference_resize, (gint) f->reference_edge,
+      clip_width, clip_height, width, height, canvas_width, canvas_height,
+      error);
+}
+
+gint
+gst_h3_fitting_most_frames (const GstH3Fitting *f)
+{
+  return f->frames > 0 ? h3_align_frames ((gint) f->frames) : MAX_FRAMES;
+}
+
+/* --- frames --- */
+
+void
+gst_h3_frame_reader_reset (GstH3FrameReader *reader)
+{
+  gst_clear_buffer (&reader->held);
+  reader->n = 0;
+}
+
+gboolean
+gst_h3_frame_reader_set_caps (GstH3FrameReader *reader, const GstCaps *caps,
+    GError **error)
+{
+  GstVideoInfo info;
+
+  if (gst_video_info_from_caps (&info, caps) &&
+      GST_VIDEO_INFO_FORMAT (&info) == GST_VIDEO_FORMAT_RGB) {
+    gboolean resized = reader->held && (info.width != reader->info.width ||
+                                           info.height != reader->info.height);
+
+    if (resized) {
+      g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
+          "The frames change from %d x %d to %d x %d in the middle: a "
+          "reference must keep its size",
+          reader->info.width, reader->info.height, info.width, info.height);
+      return FALSE;
+    }
+    reader->info = info;
+    reader->have_info = TRUE;
+    return TRUE;
+  }
+  g_set_error_literal (error, H3_ERROR, H3_ERROR_FORMAT,
+      "Frames must be video/x-raw, format=RGB: put videoconvert in front");
+  return FALSE;
+}
+
+/* Where the frame held ends: at the next one's number or time, and the last
+ * after its duration, which without one is as long as those before. */
+static gint64
+end_of_held (const GstH3FrameReader *reader, GstBuffer *next)
+{
+  gint fps_n = GST_VIDEO_INFO_FPS_N (&reader->info);
+  gint fps_d = GST_VIDEO_INFO_FPS_D (&reader->info);
+  GstClockTime start, end;
+
+  if (fps_n > 0)
+    return h3_clip_slot_of_frame ((gint64) reader->n, fps_n, fps_d);
+  start = GST_BUFFER_PTS (reader->held);
+  if (next)
+    end = GST_BUFFER_PTS (next);
+  else if (GST_BUFFER_DURATION_IS_VALID (reader->held))
+    end = start + GST_BUFFER_DURATION (reader->held);
+  else
+    end = start + (start - reader->start) / MAX (reader->n - 1, 1);
+  return h3_clip_slot_of_time (end - reader->start);
+}
+
+static gboolean
+check_time (GstH3FrameReader *reader, GstBuffer *buffer, GError **error)
+{
+  GstClockTime pts = GST_BUFFER_PTS (buffer);
+
+  if (GST_VIDEO_INFO_FPS_N (&reader->info) > 0)
+    return TRUE;
+  if (reader->n == 0)
+    reader->start = GST_CLOCK_TIME_IS_VALID (pts) ? pts : 0;
+  if (reader->n == 0 || (GST_CLOCK_TIME_IS_VALID (pts) &&
+                            GST_BUFFER_PTS_IS_VALID (reader->held) &&
+                            pts > GST_BUFFER_PTS (reader->held)))
+    return TRUE;
+  g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
+      "Frame %" G_GUINT64_FORMAT " of a reference without a constant rate has "
+      "no timestamp after the one before it",
+      reader->n);
+  return FALSE;
+}
+
+gboolean
+gst_h3_frame_reader_next (GstH3FrameReader *reader, GstBuffer *buffer,
+    GstVideoFrame *frame, gint64 *until, gboolean *have, GError **error)
+{
+  *have = FALSE;
+  if (buffer && !reader->have_info) {
+    g_set_error_literal (error, H3_ERROR, H3_ERROR_FORMAT,
+        "Frames came without caps");
+    return FALSE;
+  }
+  if (buffer && !check_time (reader, buffer, error))
+    return FALSE;
+  if (reader->held) {
+    *until = end_of_held (reader, buffer);
+    *have =
+        gst_video_frame_map (frame, &reader->info, reader->held, GST_MAP_READ);
+    gst_clear_buffer (&reader->held);
+    if (!*have) {
+      g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
+          "Frame %" G_GUINT64_FORMAT " cannot be read as RGB of %d x %d",
+          reader->n - 1, reader->info.width, reader->info.height);
+      return FALSE;
+    }
+  }
+  if (buffer) {
+    reader->held = gst_buffer_ref (buffer);
+    reader->n++;
+  }
+  return TRUE;
+}
