@@ -225,6 +225,29 @@ test_plan (void)
   g_assert_cmpuint (kept, ==, bytes);
 }
 
+/* The tensors of a pass over the larger of two pictures, and the features. */
+static void
+test_workspace (void)
+{
+  g_autofree gchar *path = vision_test_tiny ();
+  g_autoptr (H3VisionModel) model = vision_test_model (path);
+  g_autoptr (H3TextCondition) small = noise_clip (2, 96, 64, 6);
+  g_autoptr (H3TextCondition) large = vision_test_picture (256, 256, 7);
+  g_autoptr (H3TextCondition) sound = h3_text_condition_new_audio ();
+  const H3TextCondition *const list[] = { small, sound, large };
+  const guint64 act = h3_dtype_size (vision_test_device->act_dtype);
+  const guint64 pass = 256 * 256 * 3              /* pixels */
+                       + 256 * 1536 * act         /* patches */
+                       + 256 * 8 * 4              /* positions */
+                       + 256 * 16 * 4             /* rotations */
+                       + 256 * 32 * (4 + 6 * act) /* x, normed, q, k, v ... */
+                       + 256 * 48 * act;          /* MLP */
+
+  g_assert_cmpuint (h3_vision_model_workspace (h3_vision_model_config (model),
+                        vision_test_device, list, 3),
+      ==, pass + (64 + 6) * 4 * 40 * act);
+}
+
 /* --- stopping --- */
 
 typedef struct {
@@ -466,6 +489,47 @@ test_missing_tensors (void)
   h3_test_remove_tree (root);
 }
 
+/* Rewrites every element of one tensor, wherever it is stored. */
+static void
+fill_tensor (const gchar *dir, const gchar *tensor, guint16 bf16)
+{
+  g_autoptr (H3TensorSet) set = h3_tensor_set_open (dir, NULL);
+  const H3StoredTensor *stored = h3_tensor_set_get (set, tensor, NULL);
+  g_autofree guint16 *values = g_malloc (stored->bytes);
+
+  for (gsize i = 0; i < stored->bytes / sizeof bf16; i++)
+    values[i] = bf16;
+  h3_test_patch_file (stored->path, stored->offset, values, stored->bytes);
+}
+
+/* Finite weights whose products are not: the text encoder says in which row. */
+static void
+test_not_finite (void)
+{
+  g_autofree gchar *root = NULL;
+  g_autofree gchar *dir = copy_encoder (&root);
+  g_autofree gchar *path = vision_test_tiny ();
+  g_autoptr (H3VisionModel) vision = NULL;
+  g_autoptr (H3TextModel) text = vision_test_text_model (path);
+  g_autoptr (H3Tokenizer) tokenizer = vision_test_tokenizer (path);
+  g_autoptr (H3Stream) stream = vision_test_stream ();
+  g_autoptr (H3TextCondition) picture = vision_test_picture (256, 256, 8);
+  const H3TextCondition *const list[] = { picture };
+  g_autoptr (H3VisionFeatures) features = NULL;
+  g_auto (H3Presentation) presentation = { NULL };
+  H3TextInput input;
+
+  fill_tensor (dir, "model.visual.merger.linear_fc2.weight",
+      0x7f7f); /* 3.4e38 */
+  vision = vision_test_model (dir);
+  features = encode (vision, stream, list, 1);
+  g_assert_true (h3_presentation_init (&presentation, tokenizer, list, 1, "hi",
+      2, 4096, NULL));
+  input = h3_presentation_input (&presentation, features);
+  assert_input_fails (text, stream, &input, H3_ERROR_NUMERIC, "token id 492");
+  h3_test_remove_tree (root);
+}
+
 void
 add_vision_model_tests (void)
 {
@@ -474,9 +538,11 @@ add_vision_model_tests (void)
   g_test_add_func ("/vision/large", test_large);
   g_test_add_func ("/vision/positions-of-text", test_positions_of_text);
   g_test_add_func ("/vision/plan", test_plan);
+  g_test_add_func ("/vision/workspace", test_workspace);
   g_test_add_func ("/vision/cancel", test_cancel);
   g_test_add_func ("/vision/bad-conditions", test_bad_conditions);
   g_test_add_func ("/vision/bad-pads", test_bad_pads);
   g_test_add_func ("/vision/bad-config", test_bad_config);
   g_test_add_func ("/vision/missing-tensors", test_missing_tensors);
+  g_test_add_func ("/vision/not-finite", test_not_finite);
 }
