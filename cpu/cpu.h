@@ -68,6 +68,7 @@ h3_cpu_ceil_div (gint64 a, gint64 b)
 void H3_ISA (h3_cpu_copy) (H3Stream *, H3Tensor *, const H3Tensor *);
 void H3_ISA (h3_cpu_scale) (H3Stream *, H3Tensor *, const H3Tensor *, gfloat);
 void H3_ISA (h3_cpu_linear) (H3Stream *, const H3LinearArgs *);
+void H3_ISA (h3_cpu_linear_swiglu) (H3Stream *, const H3LinearSwigluArgs *);
 void H3_ISA (h3_cpu_embedding) (H3Stream *, H3Tensor *, const H3Weight *,
     const H3Tensor *);
 void H3_ISA (h3_cpu_scatter_rows) (H3Stream *, H3Tensor *, const H3Tensor *,
@@ -77,6 +78,7 @@ void H3_ISA (h3_cpu_add_rows) (H3Stream *, H3Tensor *, const H3Tensor *,
 void H3_ISA (h3_cpu_mix_rows) (H3Stream *, const H3MixRowsArgs *);
 void H3_ISA (h3_cpu_picture_patches) (H3Stream *, const H3PicturePatchesArgs *);
 void H3_ISA (h3_cpu_rms_norm) (H3Stream *, const H3RmsNormArgs *);
+void H3_ISA (h3_cpu_residual_norm) (H3Stream *, const H3ResidualNormArgs *);
 void H3_ISA (h3_cpu_layer_norm) (H3Stream *, const H3LayerNormArgs *);
 void H3_ISA (h3_cpu_qk_norm_rope) (H3Stream *, const H3QkNormRopeArgs *);
 void H3_ISA (h3_cpu_attention) (H3Stream *, const H3AttentionArgs *);

@@ -123,3 +123,15 @@ H3_ISA (h3_cpu_linear) (H3Stream *stream, const H3LinearArgs *args)
   h3_cpu_for (stream, h3_cpu_ceil_div (l.m, l.tile_m) * l.tiles_n, scratch,
       linear_task, &l);
 }
+
+void
+H3_ISA (h3_cpu_linear_swiglu) (H3Stream *stream, const H3LinearSwigluArgs *args)
+{
+  const H3LinearArgs product = { .y = args->gate_up,
+    .x = args->x,
+    .weight = args->weight,
+    .bias = args->bias };
+
+  H3_ISA (h3_cpu_linear) (stream, &product);
+  H3_ISA (h3_cpu_swiglu) (stream, args->y, args->gate_up);
+}

@@ -79,6 +79,18 @@ H3_ISA (h3_cpu_rms_norm) (H3Stream *stream, const H3RmsNormArgs *args)
       rms_task, args);
 }
 
+void
+H3_ISA (h3_cpu_residual_norm) (H3Stream *stream, const H3ResidualNormArgs *args)
+{
+  const H3RmsNormArgs norm = { .y = args->y,
+    .x = args->x,
+    .weight = args->weight,
+    .eps = args->eps };
+
+  H3_ISA (h3_cpu_scaled_residual) (stream, args->x, args->branch, args->scale);
+  H3_ISA (h3_cpu_rms_norm) (stream, &norm);
+}
+
 static void
 layer_task (gconstpointer data, gint64 index, gpointer scratch)
 {

@@ -9,12 +9,7 @@
  * softmax of the former while other warpgroups' products run.
  * Keys go from the last tile to the first, so that only the first tile worked
  * on has keys past the end to mask. */
-#include "cuda/attention-sm90-ptx.cuh"
-
-#include <cuda.h>
-
-/* Rows of shared memory are 128 bytes, the width of the swizzle. */
-#define BOX_COLS 64
+#include "cuda/sm90.cuh"
 
 /* A running maximum moves only when it grows by more than this power of two:
  * probabilities stay far below overflow and the output is seldom rescaled. */
@@ -91,21 +86,6 @@ template <typename C> struct Layout {
   __device__ __forceinline__ uint32_t v_empty (int s) const
   {
     return k_full (s + 3 * C::STAGES);
-  }
-};
-
-/* A place in a ring, and how often it went round. */
-template <int STAGES> struct Ring {
-  int stage = 0;
-  uint32_t phase = 0;
-
-  __device__ __forceinline__ void
-  next (void)
-  {
-    if (++stage == STAGES) {
-      stage = 0;
-      phase ^= 1;
-    }
   }
 };
 
@@ -196,20 +176,6 @@ produce_values (const Shape &s, const CUtensorMap *kv_map, const Layout<C> &at,
           policy);
       v.next ();
     }
-  }
-}
-
-/* A warp has read a stage: it may be overwritten, in every block that the copy
- * engine writes at once. */
-template <typename C>
-__device__ __forceinline__ void
-release (uint32_t empty, int lane)
-{
-  if (C::CLUSTER == 1) {
-    if (lane == 0)
-      barrier_arrive (empty);
-  } else if (lane < C::CLUSTER) {
-    barrier_arrive_at (empty, lane);
   }
 }
 
@@ -363,13 +329,13 @@ template <typename C> struct Consumer {
   __device__ __forceinline__ void
   release_keys (void)
   {
-    release<C> (at.k_empty (k.stage), lane);
+    release<C::CLUSTER> (at.k_empty (k.stage), lane);
     k.next ();
   }
   __device__ __forceinline__ void
   release_values (void)
   {
-    release<C> (at.v_empty (v.stage), lane);
+    release<C::CLUSTER> (at.v_empty (v.stage), lane);
     v.next ();
   }
   __device__ __forceinline__ void
@@ -511,55 +477,14 @@ attention_sm90 (const __grid_constant__ CUtensorMap q_map,
 
 /* --- host --- */
 
-typedef CUresult (*EncodeTiled) (CUtensorMap *, CUtensorMapDataType, cuuint32_t,
-    void *, const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
-    const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-    CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/* The driver's function, without linking the driver's library. */
-static EncodeTiled
-find_encode_tiled (void)
-{
-  static void *found;
-  void *encode = __atomic_load_n (&found, __ATOMIC_ACQUIRE);
-  cudaDriverEntryPointQueryResult result;
-
-  if (encode)
-    return (EncodeTiled) encode;
-  if (cudaGetDriverEntryPointByVersion ("cuTensorMapEncodeTiled", &encode,
-          12000, cudaEnableDefault, &result) != cudaSuccess ||
-      result != cudaDriverEntryPointSuccess) {
-    cudaGetLastError ();
-    return NULL;
-  }
-  __atomic_store_n (&found, encode, __ATOMIC_RELEASE);
-  return (EncodeTiled) encode;
-}
-
-/* Boxes of @box_rows rows of the fused q, k and v; what a box has past the end
- * of a sequence is zero. */
+/* The fused q, k and v. */
 static cudaError_t
 map_rows (CUtensorMap *map, const H3AttentionArgs *a, gint64 length,
     int box_rows)
 {
-  EncodeTiled encode = find_encode_tiled ();
-  cuuint64_t cols = (cuuint64_t) (a->heads + 2 * a->kv_heads) * a->head_dim;
-  cuuint64_t dim[3] = { cols, (cuuint64_t) length, a->n_sequences };
-  cuuint64_t stride[2] = { cols * 2, cols * 2 * (cuuint64_t) length };
-  cuuint32_t box[3] = { BOX_COLS, (cuuint32_t) box_rows, 1 };
-  cuuint32_t step[3] = { 1, 1, 1 };
-
-  if (!encode)
-    return cudaErrorNotSupported;
-  return encode (map,
-             a->qkv->dtype == H3_DTYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                            : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-             3, a->qkv->data, dim, stride, box, step,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
-      ? cudaSuccess
-      : cudaErrorNotSupported;
+  return map_matrices (map, a->qkv,
+      ((gint64) a->heads + 2 * a->kv_heads) * a->head_dim, length,
+      a->n_sequences, box_rows);
 }
 
 template <typename C>

@@ -420,6 +420,7 @@ mix_rows (H3Stream *stream, const H3MixRowsArgs *args)
   }
 
 ONE_ARGS (rms_norm, H3RmsNormArgs)
+ONE_ARGS (residual_norm, H3ResidualNormArgs)
 ONE_ARGS (layer_norm, H3LayerNormArgs)
 ONE_ARGS (picture_patches, H3PicturePatchesArgs)
 ONE_ARGS (qk_norm_rope, H3QkNormRopeArgs)
@@ -536,6 +537,25 @@ static void
 swiglu (H3Stream *stream, H3Tensor *y, const H3Tensor *gate_up)
 {
   RUN ("swiglu", h3_cuda_swiglu (HANDLE (stream), y, gate_up));
+}
+
+static void
+linear_swiglu (H3Stream *stream, const H3LinearSwigluArgs *args)
+{
+  const H3LinearArgs product = { .y = args->gate_up,
+    .x = args->x,
+    .weight = args->weight,
+    .bias = args->bias };
+  cudaError_t err;
+
+  if (!h3_cuda_enter (stream))
+    return;
+  err = h3_cuda_linear_swiglu_sm90 (HANDLE (stream), args);
+  if (err == cudaErrorNotSupported) {
+    h3_cuda_linear (stream, &product);
+    err = h3_cuda_swiglu (HANDLE (stream), args->y, args->gate_up);
+  }
+  h3_cuda_ok (stream, "linear_swiglu", err);
 }
 
 static void
@@ -687,12 +707,14 @@ const H3DeviceOps h3_cuda_ops = {
   .copy = copy,
   .scale = scale,
   .linear = h3_cuda_linear,
+  .linear_swiglu = linear_swiglu,
   .embedding = embedding,
   .scatter_rows = scatter_rows,
   .add_rows = add_rows,
   .mix_rows = mix_rows,
   .picture_patches = picture_patches,
   .rms_norm = rms_norm,
+  .residual_norm = residual_norm,
   .layer_norm = layer_norm,
   .qk_norm_rope = qk_norm_rope,
   .attention = attention,

@@ -42,6 +42,47 @@ h3_cuda_convert (H3CudaStreamHandle stream, H3DType dst_type, gpointer dst,
   return cudaGetLastError ();
 }
 
+/* Three bfloat16 numbers hold the 24 bits of a float: x = x0 + x1 + x2. Of the
+ * nine products of two such sums six count, the others are below a float's last
+ * bit. The smallest come first: x2 w0, x0 w2, x1 w1, x1 w0, x0 w1, x0 w0. */
+__global__ void
+split (bf16 *pieces, const float *x, gint64 n, gint64 cols, bool weight)
+{
+  gint64 i = ((gint64) blockIdx.x * THREADS + threadIdx.x) * 8;
+  float v[8], part[3][8];
+
+  if (i >= n)
+    return;
+  load8 (x + i, v);
+#pragma unroll
+  for (int k = 0; k < 8; k++) {
+    part[0][k] = rounded<bf16> (v[k]);
+    /* of infinity nothing is left */
+    v[k] = isinf (part[0][k]) ? 0.0f : v[k] - part[0][k];
+    part[1][k] = rounded<bf16> (v[k]);
+    part[2][k] = v[k] - part[1][k];
+  }
+  pieces += i / cols * H3_CUDA_PIECES * cols + i % cols;
+  store8 (pieces, part[weight ? 0 : 2]);
+  store8 (pieces + cols, part[weight ? 2 : 0]);
+  store8 (pieces + 2 * cols, part[1]);
+  store8 (pieces + 3 * cols, part[weight ? 0 : 1]);
+  store8 (pieces + 4 * cols, part[weight ? 1 : 0]);
+  store8 (pieces + 5 * cols, part[0]);
+}
+
+/* @cols a multiple of eight, both aligned to 16 bytes */
+cudaError_t
+h3_cuda_split (H3CudaStreamHandle stream, gpointer pieces, gconstpointer x,
+    gint64 rows, gint64 cols, gboolean weight)
+{
+  if (rows == 0 || cols == 0)
+    return cudaSuccess;
+  split<<<blocks_for (rows * cols, THREADS * 8), THREADS, 0, stream>>> (
+      (bf16 *) pieces, (const float *) x, rows * cols, cols, weight);
+  return cudaGetLastError ();
+}
+
 /* The reference rounds silu (g) and then the product (denoiser.md 3.8). */
 template <typename T, bool WHOLE>
 __global__ void
@@ -116,7 +157,7 @@ residual (TX *x, const TB *branch, const void *scale, H3DType scale_type,
   load_any<WHOLE> (scale, scale_type, at, n, g);
 #pragma unroll
   for (int k = 0; k < 8; k++)
-    v[k] = v[k] + b[k] * g[k];
+    v[k] = add_scaled (v[k], b[k], g[k]);
   store_part<WHOLE> (x + row * cols + i, n, v);
 }
 

@@ -44,6 +44,13 @@ template <typename T> __device__ __forceinline__ float rounded (float v)
   return to_float (from_float<T> (v));
 }
 
+/* x + branch * scale, rounded once, wherever it is computed. */
+__device__ __forceinline__ float
+add_scaled (float x, float branch, float scale)
+{
+  return __fmaf_rn (branch, scale, x);
+}
+
 /* Eight neighbours: two 16-byte words of float, one of a 16-bit type. */
 template <typename T> struct alignas (16) Eight {
   T v[8];

@@ -15,6 +15,11 @@ typedef struct CUstream_st *H3CudaStreamHandle;
 /* dst[i] = src[i] in dst's type; scale: times @factor */
 cudaError_t h3_cuda_convert (H3CudaStreamHandle stream, H3DType dst_type,
     gpointer dst, H3DType src_type, gconstpointer src, gint64 n, gfloat factor);
+/* The pieces of float32 rows whose product is theirs (elementwise.cu):
+ * @pieces: bfloat16 [rows, H3_CUDA_PIECES * cols] */
+#define H3_CUDA_PIECES 6
+cudaError_t h3_cuda_split (H3CudaStreamHandle stream, gpointer pieces,
+    gconstpointer x, gint64 rows, gint64 cols, gboolean weight);
 cudaError_t h3_cuda_embedding (H3CudaStreamHandle stream, H3Tensor *y,
     const H3Tensor *weight, const H3Tensor *ids, gint32 *bad_row);
 cudaError_t h3_cuda_scatter_rows (H3CudaStreamHandle stream, H3Tensor *y,
@@ -27,6 +32,8 @@ cudaError_t h3_cuda_picture_patches (H3CudaStreamHandle stream,
     const H3PicturePatchesArgs *args);
 cudaError_t h3_cuda_rms_norm (H3CudaStreamHandle stream,
     const H3RmsNormArgs *args);
+cudaError_t h3_cuda_residual_norm (H3CudaStreamHandle stream,
+    const H3ResidualNormArgs *args);
 cudaError_t h3_cuda_layer_norm (H3CudaStreamHandle stream,
     const H3LayerNormArgs *args);
 cudaError_t h3_cuda_qk_norm_rope (H3CudaStreamHandle stream,
@@ -42,6 +49,10 @@ cudaError_t h3_cuda_attention_sm90 (H3CudaStreamHandle stream,
 /* Any head size up to 256 and type, slowly. */
 cudaError_t h3_cuda_attention_any (H3CudaStreamHandle stream,
     const H3AttentionArgs *args);
+/* Hopper only: 16-bit types, enough rows to fill tiles; cudaErrorNotSupported
+ * otherwise. */
+cudaError_t h3_cuda_linear_swiglu_sm90 (H3CudaStreamHandle stream,
+    const H3LinearSwigluArgs *args);
 cudaError_t h3_cuda_swiglu (H3CudaStreamHandle stream, H3Tensor *y,
     const H3Tensor *gate_up);
 cudaError_t h3_cuda_scaled_residual (H3CudaStreamHandle stream, H3Tensor *x,

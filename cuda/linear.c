@@ -9,6 +9,9 @@
 #define CANDIDATES 16
 /* Products of less work take the library's first choice untimed. */
 #define TIMED_FLOP 2e9
+/* Large products of float32 are taken to pieces for the tensor cores: three
+ * times as fast as the plain cores, with 2e-6 of relative error for 8e-7. */
+#define SPLIT_FLOP 1e11
 /* Rows at a time that pass through scratch. */
 #define OWN_ROWS 8192
 
@@ -347,8 +350,39 @@ typedef struct {
   const H3LinearArgs *args;
   H3DType in;
   gboolean own_pass; /* bias and activation, or the result's type, are ours */
+  gboolean split;    /* float32, in pieces */
   gconstpointer w, bias;
 } Linear;
+
+/* NULL when the stream failed. */
+static gconstpointer
+pieces_of (H3Stream *stream, H3CudaScratch *scratch, gconstpointer data,
+    gint64 rows, gint64 cols, gboolean weight)
+{
+  gpointer pieces = h3_cuda_scratch (stream, scratch,
+      rows * cols * H3_CUDA_PIECES * h3_dtype_size (H3_DTYPE_BF16));
+
+  if (!pieces || !h3_cuda_ok (stream, "taking an operand to pieces",
+                     h3_cuda_split (((H3CudaStream *) stream)->handle, pieces,
+                         data, rows, cols, weight)))
+    return NULL;
+  return pieces;
+}
+
+/* Whether a product goes by pieces. */
+static gboolean
+can_split (const H3LinearArgs *args, H3DType in)
+{
+  const H3Tensor *x = args->x, *w = args->weight->tensor;
+  double n = w->shape[0], k = h3_tensor_cols (x);
+
+  return in == H3_DTYPE_F32 && args->y->dtype == H3_DTYPE_F32 &&
+         x->dtype == in && w->dtype == in &&
+         args->activation == H3_ACTIVATION_NONE &&
+         2 * h3_tensor_rows (x) * n * k >= SPLIT_FLOP &&
+         h3_tensor_cols (x) % 8 == 0 && alignment_of (x->data) >= 4 &&
+         alignment_of (w->data) >= 4;
+}
 
 static gboolean
 run_rows (H3Stream *stream, const Linear *l, gint64 first, gint64 n)
@@ -358,15 +392,17 @@ run_rows (H3Stream *stream, const Linear *l, gint64 first, gint64 n)
   H3Tensor *y = l->args->y;
   Product p = { .key = { .m = n,
                     .n = h3_tensor_cols (y),
-                    .k = h3_tensor_cols (x),
-                    .in_type = l->in,
+                    .k = h3_tensor_cols (x) * (l->split ? H3_CUDA_PIECES : 1),
+                    .in_type = l->split ? H3_DTYPE_BF16 : l->in,
                     .out_type = l->own_pass ? H3_DTYPE_F32 : y->dtype,
                     .accumulate = l->args->accumulate } };
 
   p.w = l->w;
   p.bias = l->bias;
-  p.x = h3_cuda_as_type (stream, &cuda->scratch[0], l->in, x->dtype,
-      rows_at (x, first), n * p.key.k);
+  p.x = l->split ? pieces_of (stream, &cuda->scratch[0], rows_at (x, first), n,
+                       h3_tensor_cols (x), FALSE)
+                 : h3_cuda_as_type (stream, &cuda->scratch[0], l->in, x->dtype,
+                       rows_at (x, first), n * p.key.k);
   p.y = l->own_pass ? h3_cuda_scratch (stream, &cuda->scratch[1],
                           n * p.key.n * sizeof (gfloat))
                     : rows_at (y, first);
@@ -409,14 +445,17 @@ h3_cuda_linear (H3Stream *stream, const H3LinearArgs *args)
         h3_dtype_name (weight->dtype));
     return;
   }
-  l.w = h3_cuda_as_type (stream, &cuda->scratch[3], in, weight->dtype,
-      weight->data, h3_tensor_size (weight));
+  l.split = can_split (args, in);
+  l.w = l.split ? pieces_of (stream, &cuda->scratch[3], weight->data, n,
+                      weight->shape[1], TRUE)
+                : h3_cuda_as_type (stream, &cuda->scratch[3], in, weight->dtype,
+                      weight->data, h3_tensor_size (weight));
   if (args->bias && !l.own_pass)
     l.bias = h3_cuda_as_type (stream, &cuda->scratch[2], out, args->bias->dtype,
         args->bias->data, n);
   if (!l.w || (args->bias && !l.own_pass && !l.bias))
     return;
-  if (l.own_pass || x->dtype != in)
+  if (l.own_pass || l.split || x->dtype != in)
     step = OWN_ROWS;
   for (gint64 first = 0; first < rows; first += step)
     if (!run_rows (stream, &l, first, MIN (step, rows - first)))

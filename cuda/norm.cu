@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* RMS norm with AdaLN modulation by table row, and layer norm: one block per
- * row. Rows of up to 8192 elements stay in registers between the reduction and
- * the output; odd or longer ones are read twice. */
+/* RMS norm, after a residual sum or with AdaLN modulation by table row, and
+ * layer norm: one block per row, or a warp. Rows of up to 8192 elements stay in
+ * registers between the reduction and the output; odd or longer ones are read
+ * twice. */
 #include "cuda/kernel.cuh"
 
 #define THREADS 256
@@ -17,6 +18,22 @@ typedef struct {
   gint64 cols;
   int shift, scale;
 } Modulation;
+
+/* v = x + branch * scale, eight elements at @at of a row's, and x as well. The
+ * branch came with x: all of a row's loads are under way before the first use.
+ */
+template <typename TX, typename TB>
+__device__ __forceinline__ void
+add_branch (TX *x, float *v, const Eight<TB> &branch, const float *scale)
+{
+  float s[8];
+
+  load8 (scale, s);
+#pragma unroll
+  for (int j = 0; j < 8; j++)
+    v[j] = rounded<TX> (add_scaled (v[j], to_float (branch.v[j]), s[j]));
+  store8 (x, v);
+}
 
 template <typename TY, typename TX>
 __global__ void __launch_bounds__ (THREADS)
@@ -63,23 +80,36 @@ rms_norm (TY *y, const TX *x, const float *weight, float eps,
   }
 }
 
-/* Short rows, without modulation: a warp for each, which needs no barrier. */
-template <typename TY, typename TX>
+/* Short rows, without modulation: a warp for each, which needs no barrier.
+ * ADD: first x += branch * scale; y may be the branch. */
+template <typename TY, typename TX, bool ADD>
 __global__ void __launch_bounds__ (WARPS * H3_WARP)
-rms_norm_short (TY *y, const TX *x, const float *weight, float eps, int cols,
-    gint64 rows)
+rms_norm_short (TY *y, TX *x, const float *weight, float eps, int cols,
+    gint64 rows, const TY *branch, const float *scale)
 {
   gint64 row = (gint64) blockIdx.x * WARPS + threadIdx.x / H3_WARP;
   int lane = threadIdx.x % H3_WARP;
   float v[WARP_KEPT][8];
+  Eight<TY> b[WARP_KEPT];
   float sum = 0.0f;
 
   if (row >= rows)
     return;
 #pragma unroll
-  for (int k = 0; k < WARP_KEPT; k++)
-    if ((k * H3_WARP + lane) * 8 < cols)
-      load8 (x + row * cols + (k * H3_WARP + lane) * 8, v[k]);
+  for (int k = 0; k < WARP_KEPT; k++) {
+    int i = (k * H3_WARP + lane) * 8;
+    if (i >= cols)
+      continue;
+    load8 (x + row * cols + i, v[k]);
+    if (ADD)
+      b[k] = *(const Eight<TY> *) (branch + row * cols + i);
+  }
+#pragma unroll
+  for (int k = 0; k < WARP_KEPT; k++) {
+    int i = (k * H3_WARP + lane) * 8;
+    if (ADD && i < cols)
+      add_branch (x + row * cols + i, v[k], b[k], scale + i);
+  }
 #pragma unroll
   for (int k = 0; k < WARP_KEPT; k++)
     if ((k * H3_WARP + lane) * 8 < cols)
@@ -152,9 +182,9 @@ h3_cuda_rms_norm (H3CudaStreamHandle stream, const H3RmsNormArgs *a)
       whole (cols, a->x->data, a->y->data, w, m.table);
   H3_WITH_TYPE (a->y->dtype, TY, H3_WITH_TYPE (a->x->dtype, TX,
       if (fast && !m.table && cols <= H3_WARP * 8 * WARP_KEPT)
-        rms_norm_short<<<blocks_for (rows, WARPS), WARPS * H3_WARP, 0,
-            stream>>> ((TY *) a->y->data, (const TX *) a->x->data, w, a->eps,
-            cols, rows);
+        rms_norm_short<TY, TX, false><<<blocks_for (rows, WARPS),
+            WARPS * H3_WARP, 0, stream>>> ((TY *) a->y->data,
+            (TX *) a->x->data, w, a->eps, cols, rows, NULL, NULL);
       else if (fast)
         rms_norm<<<rows, threads, 0, stream>>> ((TY *) a->y->data,
             (const TX *) a->x->data, w, a->eps, m, cols);
@@ -162,6 +192,37 @@ h3_cuda_rms_norm (H3CudaStreamHandle stream, const H3RmsNormArgs *a)
         rms_norm_any<<<rows, THREADS, 0, stream>>> ((TY *) a->y->data,
             (const TX *) a->x->data, w, a->eps, m, cols)));
   return cudaGetLastError ();
+}
+
+/* In one pass where rows are short, of a length that is whole, and the branch is
+ * of y's type; else in two. */
+cudaError_t
+h3_cuda_residual_norm (H3CudaStreamHandle stream, const H3ResidualNormArgs *a)
+{
+  gint64 rows = h3_tensor_rows (a->x), cols = h3_tensor_cols (a->x);
+  const float *w = (const float *) a->weight->data;
+  const float *s = (const float *) a->scale->data;
+  H3RmsNormArgs norm = {};
+  cudaError_t err;
+
+  if (rows == 0 || cols == 0)
+    return cudaSuccess;
+  if (a->branch->dtype == a->y->dtype && cols <= H3_WARP * 8 * WARP_KEPT &&
+      whole (cols, a->x->data, a->branch->data, s, w) &&
+      aligned16 (a->y->data)) {
+    H3_WITH_TYPE (a->y->dtype, TY, H3_WITH_TYPE (a->x->dtype, TX,
+        rms_norm_short<TY, TX, true><<<blocks_for (rows, WARPS),
+            WARPS * H3_WARP, 0, stream>>> ((TY *) a->y->data,
+            (TX *) a->x->data, w, a->eps, cols, rows,
+            (const TY *) a->branch->data, s)));
+    return cudaGetLastError ();
+  }
+  norm.y = a->y;
+  norm.x = a->x;
+  norm.weight = a->weight;
+  norm.eps = a->eps;
+  err = h3_cuda_scaled_residual (stream, a->x, a->branch, a->scale);
+  return err != cudaSuccess ? err : h3_cuda_rms_norm (stream, &norm);
 }
 
 template <typename TY, typename TX>

@@ -95,6 +95,30 @@ h3_linear (H3Stream *stream, const H3LinearArgs *args)
 }
 
 void
+h3_linear_swiglu (H3Stream *stream, const H3LinearSwigluArgs *args)
+{
+  static const gchar op[] = "linear_swiglu";
+  gint64 m, f;
+
+  if (stream->error || !MATRIX ("x", args->x, KIND_ACT, ANY, ANY) ||
+      !MATRIX ("y", args->y, KIND_ACT, h3_tensor_rows (args->x), ANY))
+    return;
+  m = h3_tensor_rows (args->x);
+  f = h3_tensor_cols (args->y);
+  if (!WEIGHT (args->weight, 2 * f, h3_tensor_cols (args->x)) ||
+      (args->bias && !VECTOR ("the bias", args->bias, KIND_F32, 2 * f)) ||
+      !MATRIX ("gate_up", args->gate_up, KIND_ACT, m, 2 * f) ||
+      !apart (stream, op, "x", args->y, args->x) ||
+      !apart (stream, op, "gate_up", args->y, args->gate_up) ||
+      !apart (stream, op, "x", args->gate_up, args->x))
+    return;
+  if (h3_tensor_cols (args->x) == 0)
+    refuse (stream, op, "x has no columns");
+  else
+    stream->device->ops->linear_swiglu (stream, args);
+}
+
+void
 h3_embedding (H3Stream *stream, H3Tensor *y, const H3Weight *weight,
     const H3Tensor *ids)
 {
@@ -193,6 +217,28 @@ h3_rms_norm (H3Stream *stream, const H3RmsNormArgs *args)
               args->scale)))
     return;
   stream->device->ops->rms_norm (stream, args);
+}
+
+void
+h3_residual_norm (H3Stream *stream, const H3ResidualNormArgs *args)
+{
+  static const gchar op[] = "residual_norm";
+  gint64 s, h;
+
+  if (stream->error || !MATRIX ("x", args->x, KIND_ACT, ANY, ANY))
+    return;
+  s = h3_tensor_rows (args->x);
+  h = h3_tensor_cols (args->x);
+  if (!MATRIX ("the branch", args->branch, KIND_ACT, s, h) ||
+      !VECTOR ("the scale", args->scale, KIND_F32, h) ||
+      !MATRIX ("y", args->y, KIND_ACT, s, h) ||
+      !VECTOR ("the weight", args->weight, KIND_F32, h) ||
+      !apart (stream, op, "the branch", args->x, args->branch) ||
+      !apart (stream, op, "x", args->y, args->x) ||
+      (args->y->data != args->branch->data &&
+          !apart (stream, op, "the branch", args->y, args->branch)))
+    return;
+  stream->device->ops->residual_norm (stream, args);
 }
 
 void

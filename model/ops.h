@@ -66,6 +66,38 @@ typedef struct {
 } H3RmsNormArgs;
 
 /**
+ * H3LinearSwigluArgs: h3_linear() and h3_swiglu() in one, rounded where they are:
+ *   y = silu (g) * u, [g, u] = x Wᵀ + b
+ * @y: [M, F]
+ * @x: [M, K]
+ * @weight: [2 F, K]
+ * @bias: [2 F] or NULL
+ * @gate_up: [M, 2 F], for devices that do it in two; undefined afterwards
+ */
+typedef struct {
+  H3Tensor *y;
+  const H3Tensor *x;
+  const H3Weight *weight;
+  const H3Tensor *bias;
+  H3Tensor *gate_up;
+} H3LinearSwigluArgs;
+
+/**
+ * H3ResidualNormArgs: h3_scaled_residual() and h3_rms_norm() in one, to the bit:
+ *   x = x + branch * scale, then y = x / sqrt (mean (x²) + eps) * w
+ * @x, @branch, @y: [S, H]; @y may be @branch
+ * @scale, @weight: [H]
+ */
+typedef struct {
+  H3Tensor *x;
+  const H3Tensor *branch;
+  const H3Tensor *scale;
+  H3Tensor *y;
+  const H3Tensor *weight;
+  gfloat eps;
+} H3ResidualNormArgs;
+
+/**
  * H3LayerNormArgs: y = (x - mean) / sqrt (var + eps) * w + b, biased variance
  * @y, @x: [S, H]; @weight, @bias: [H]
  */
@@ -403,6 +435,7 @@ typedef struct {
   void (*copy) (H3Stream *, H3Tensor *dst, const H3Tensor *src);
   void (*scale) (H3Stream *, H3Tensor *y, const H3Tensor *x, gfloat factor);
   void (*linear) (H3Stream *, const H3LinearArgs *);
+  void (*linear_swiglu) (H3Stream *, const H3LinearSwigluArgs *);
   void (*embedding) (H3Stream *, H3Tensor *y, const H3Weight *weight,
       const H3Tensor *ids);
   void (*scatter_rows) (H3Stream *, H3Tensor *y, const H3Tensor *x,
@@ -412,6 +445,7 @@ typedef struct {
   void (*mix_rows) (H3Stream *, const H3MixRowsArgs *);
   void (*picture_patches) (H3Stream *, const H3PicturePatchesArgs *);
   void (*rms_norm) (H3Stream *, const H3RmsNormArgs *);
+  void (*residual_norm) (H3Stream *, const H3ResidualNormArgs *);
   void (*layer_norm) (H3Stream *, const H3LayerNormArgs *);
   void (*qk_norm_rope) (H3Stream *, const H3QkNormRopeArgs *);
   void (*attention) (H3Stream *, const H3AttentionArgs *);
@@ -524,6 +558,7 @@ void h3_copy (H3Stream *stream, H3Tensor *dst, const H3Tensor *src);
 /* y = factor * x, float32. y may be x. */
 void h3_scale (H3Stream *stream, H3Tensor *y, const H3Tensor *x, gfloat factor);
 void h3_linear (H3Stream *stream, const H3LinearArgs *args);
+void h3_linear_swiglu (H3Stream *stream, const H3LinearSwigluArgs *args);
 /* y [N, H] = weight[ids[n]]; ids int32 [N] */
 void h3_embedding (H3Stream *stream, H3Tensor *y, const H3Weight *weight,
     const H3Tensor *ids);
@@ -536,6 +571,7 @@ void h3_add_rows (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
 void h3_mix_rows (H3Stream *stream, const H3MixRowsArgs *args);
 void h3_picture_patches (H3Stream *stream, const H3PicturePatchesArgs *args);
 void h3_rms_norm (H3Stream *stream, const H3RmsNormArgs *args);
+void h3_residual_norm (H3Stream *stream, const H3ResidualNormArgs *args);
 void h3_layer_norm (H3Stream *stream, const H3LayerNormArgs *args);
 void h3_qk_norm_rope (H3Stream *stream, const H3QkNormRopeArgs *args);
 void h3_attention (H3Stream *stream, const H3AttentionArgs *args);

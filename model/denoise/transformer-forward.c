@@ -99,8 +99,10 @@ mlp (H3Stream *stream, const H3Block *block, const H3Activations *a,
   for (gint i = 0; i < a->n_chunks; i++) {
     const H3MlpChunk *chunk = &a->chunks[i];
 
-    h3_linear_bias (stream, chunk->gate_up, chunk->n, block->fc1, NULL);
-    h3_swiglu (stream, chunk->inner, chunk->gate_up);
+    h3_linear_swiglu (stream, &(H3LinearSwigluArgs){ .y = chunk->inner,
+                                  .x = chunk->n,
+                                  .weight = block->fc1,
+                                  .gate_up = chunk->gate_up });
     branch_out (stream, chunk->n, chunk->x, chunk->inner, block->fc2, gated);
   }
 }

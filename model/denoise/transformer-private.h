@@ -93,9 +93,10 @@ struct _H3Transformer {
 gboolean h3_transformer_config_read (H3TransformerConfig *config,
     H3TensorSet *set, gboolean *diffusers, GError **error);
 
-/* Rows of an MLP that are computed at a time: bounds the inner activations.
+/* Rows of an MLP that are computed at a time: bounds the inner activations, yet
+ * fills the last wave of tiles of a product well.
  * Fixed, so that a result depends on nothing but the input. */
-#define H3_MLP_CHUNK 4096
+#define H3_MLP_CHUNK 10240
 
 /* A piece of an MLP's rows: views into the workspace. */
 typedef struct {

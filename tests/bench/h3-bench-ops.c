@@ -64,6 +64,18 @@ run_scaled (Bench *b, gpointer data)
 }
 
 static void
+run_linear_swiglu (Bench *b, gpointer data)
+{
+  h3_linear_swiglu (b->stream, data);
+}
+
+static void
+run_residual_norm (Bench *b, gpointer data)
+{
+  h3_residual_norm (b->stream, data);
+}
+
+static void
 run_conv (Bench *b, gpointer data)
 {
   h3_conv1d (b->stream, data);
@@ -99,6 +111,26 @@ bench_linear (Bench *b, const gchar *name, H3DType dtype, gint64 m, gint64 n,
 }
 
 static void
+bench_linear_swiglu (Bench *b, H3DType dtype, gint64 m, gint64 f, gint64 k,
+    gboolean bias)
+{
+  g_autoptr (H3Tensor) x =
+      filler_tensor (b->filler, dtype, 1, 0, 2, (gint64[]){ m, k });
+  g_autoptr (H3Tensor) y =
+      filler_tensor (b->filler, dtype, 1, 0, 2, (gint64[]){ m, f });
+  g_autoptr (H3Tensor) both =
+      filler_tensor (b->filler, dtype, 1, 0, 2, (gint64[]){ m, 2 * f });
+  g_autoptr (H3Weight) w = h3_weight_new_plain (filler_tensor (b->filler, dtype,
+      1 / sqrt (k), 0, 2, (gint64[]){ 2 * f, k }));
+  g_autoptr (H3Tensor) v = F32 (2 * f);
+  H3LinearSwigluArgs args = { y, x, w, bias ? v : NULL, both };
+  g_autofree gchar *what = g_strdup_printf ("  linear_swiglu %d x %d x %d",
+      (gint) m, (gint) (2 * f), (gint) k);
+
+  bench_measure (b, what, 4.0 * m * f * k, run_linear_swiglu, &args);
+}
+
+static void
 bench_block (Bench *b, gint64 s)
 {
   const gint64 h = 5376, inner = 7168;
@@ -129,13 +161,14 @@ bench_block (Bench *b, gint64 s)
   bench_linear (b, "qkv", H3_DTYPE_BF16, s, 3 * inner, h);
   bench_linear (b, "out", H3_DTYPE_BF16, s, h, inner);
   bench_linear (b, "fc1", H3_DTYPE_BF16, 4096, 2 * 14336, h);
+  bench_linear_swiglu (b, H3_DTYPE_BF16, 4096, 14336, h, FALSE);
   bench_linear (b, "fc2", H3_DTYPE_BF16, 4096, h, 14336);
 }
 
 static void
 bench_tiles (Bench *b)
 {
-  const gint64 n = 4, s = n * 1797, dim = 2048;
+  const gint64 n = 14, s = n * 1797, dim = 2048;
   g_autoptr (H3Tensor) x = F32 (s, dim);
   g_autoptr (H3Tensor) y = F16 (s, dim);
   g_autoptr (H3Tensor) w = F32 (dim);
@@ -152,11 +185,14 @@ bench_tiles (Bench *b)
       &(H3AttentionArgs){ y, qkv, 32, 32, 64, n, FALSE, 0.125f });
   bench_measure (b, "  scaled_residual", 0, run_scaled,
       (H3Tensor *[]){ x, y, w });
+  bench_measure (b, "  residual_norm", 0, run_residual_norm,
+      &(H3ResidualNormArgs){ x, y, w, y, w, 1e-5 });
   bench_measure (b, "  swiglu", 0, run_swiglu,
       (H3Tensor *[]){ gated, gate_up });
   bench_linear (b, "qkv", H3_DTYPE_F16, s, 3 * dim, dim);
   bench_linear (b, "out", H3_DTYPE_F16, s, dim, dim);
   bench_linear (b, "w1", H3_DTYPE_F16, s, 16384, dim);
+  bench_linear_swiglu (b, H3_DTYPE_F16, s, 8192, dim, TRUE);
   bench_linear (b, "w2", H3_DTYPE_F16, s, dim, 8192);
   bench_linear (b, "proj_out, float32", H3_DTYPE_F32, s, 3072, dim);
 }
@@ -212,7 +248,7 @@ bench_ops (Bench *b)
   bench_block (b, 38010);
   printf ("a text layer, 300 rows\n");
   bench_text_rows (b);
-  printf ("a video decoder block, 4 tiles\n");
+  printf ("a video decoder block, 14 tiles\n");
   bench_tiles (b);
   printf ("the audio decoder's stages\n");
   bench_stage (b, 512, 1035, 9, 5);

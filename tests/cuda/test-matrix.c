@@ -53,6 +53,60 @@ test_linear (CudaTest *t)
 }
 
 static void
+try_linear_swiglu (CudaTest *t, H3DType type, H3DType tw, gint m, gint f,
+    gint k, gboolean bias)
+{
+  Twin *x = twin_random (t, type, 1, DIMS (m, k));
+  Twin *w = twin_random (t, tw, 6 / sqrt (k), DIMS (2 * f, k));
+  Twin *b = twin_random (t, H3_DTYPE_F32, 1, DIMS (2 * f));
+  Twin *y = twin_out (t, type, DIMS (m, f));
+  Twin *both = twin_out (t, type, DIMS (m, 2 * f));
+  g_autoptr (H3Weight) cpu = twin_weight_cpu (w);
+  g_autoptr (H3Weight) gpu = twin_weight_gpu (w);
+  g_autofree gchar *what =
+      g_strdup_printf ("linear_swiglu %s by %s, %d x %d x %d, bias %d",
+          h3_dtype_name (type), h3_dtype_name (tw), m, f, k, bias);
+  g_autofree gfloat *first = NULL;
+
+  h3_linear_swiglu (t->ops.stream, &(H3LinearSwigluArgs){ y->cpu, x->cpu, cpu,
+                                       bias ? b->cpu : NULL, both->cpu });
+  for (gint i = 0; i < 3; i++) {
+    g_autofree gfloat *values = NULL;
+
+    h3_linear_swiglu (t->gpu, &(H3LinearSwigluArgs){ y->gpu, x->gpu, gpu,
+                                  bias ? b->gpu : NULL, both->gpu });
+    twin_check (t, what, y, 3 * twin_tolerance (type));
+    values = twin_values (t, y);
+    if (!first)
+      first = g_steal_pointer (&values);
+    else
+      g_assert_cmpmem (first, 4 * m * f, values, 4 * m * f);
+  }
+}
+
+/* Sizes that fill tiles of 256 rows by 128 columns, and such that do not. */
+static void
+test_linear_swiglu (CudaTest *t)
+{
+  static const gint sizes[][3] = { { 1, 8, 8 }, { 37, 41, 24 },
+    { 256, 128, 64 }, { 256, 8, 8 }, { 255, 136, 72 }, { 250, 400, 136 },
+    { 512, 129, 64 }, { 1000, 264, 328 }, { 2010, 1160, 56 },
+    { 500, 2200, 200 } };
+
+  for (guint i = 0; i < 24 * G_N_ELEMENTS (sizes); i++) {
+    const gint *s = sizes[i / 24];
+
+    try_linear_swiglu (t, types[i % 3], types[i % 3], s[0], s[1], s[2],
+        i / 3 % 2);
+  }
+  try_linear_swiglu (t, H3_DTYPE_F16, H3_DTYPE_F32, 256, 128, 64, TRUE);
+  if (!g_test_slow ())
+    return;
+  try_linear_swiglu (t, H3_DTYPE_F16, H3_DTYPE_F16, 1797 * 2, 8192, 2048, TRUE);
+  try_linear_swiglu (t, H3_DTYPE_BF16, H3_DTYPE_BF16, 1024, 14336, 5376, FALSE);
+}
+
+static void
 test_linear_big (CudaTest *t)
 {
   if (!g_test_slow ()) {
@@ -68,6 +122,10 @@ test_linear_big (CudaTest *t)
         H3_ACTIVATION_NONE);
     try_linear (t, types[0], types[0], types[2], 38010, 672, 96, i, FALSE,
         H3_ACTIVATION_NONE);
+    /* by pieces, where it is aligned, and in more than one step of rows */
+    for (gint k = 0; k < 4; k++)
+      try_linear (t, types[0], types[0], types[0], 8300, 3072, 2048, i, k == 3,
+          H3_ACTIVATION_NONE);
   }
 }
 
@@ -280,6 +338,7 @@ add_matrix_tests (void)
   cuda_test_add ("/cuda/matrix/linear/big", test_linear_big);
   cuda_test_add ("/cuda/matrix/linear/repeats", test_linear_repeats);
   cuda_test_add ("/cuda/matrix/linear/nan", test_linear_nan);
+  cuda_test_add ("/cuda/matrix/linear-swiglu", test_linear_swiglu);
   cuda_test_add ("/cuda/matrix/attention", test_attention);
   cuda_test_add ("/cuda/matrix/attention/long", test_attention_long);
   cuda_test_add ("/cuda/matrix/attention/released", test_attention_released);

@@ -204,6 +204,56 @@ test_gates (CudaTest *t)
     try_gates (t, H3_DTYPE_BF16, H3_DTYPE_BF16, H3_DTYPE_BF16, 38010, 5376);
 }
 
+/* Against the CPU, and to the bit against the two operations it joins, on the
+ * same memory. */
+static void
+try_residual_norm (CudaTest *t, H3DType tx, H3DType tb, H3DType ty, gint s,
+    gint h)
+{
+  Twin *x = twin_random (t, tx, 3, DIMS (s, h));
+  Twin *branch = twin_random (t, tb, 2, DIMS (s, h));
+  Twin *scale = twin_random (t, H3_DTYPE_F32, 1, DIMS (h));
+  Twin *w = twin_random (t, H3_DTYPE_F32, 1, DIMS (h));
+  Twin *y = tb == ty && s % 2 ? branch : twin_out (t, ty, DIMS (s, h));
+  Twin *old_x = twin_out (t, tx, DIMS (s, h));
+  Twin *old_branch = twin_out (t, tb, DIMS (s, h));
+  g_autofree gfloat *sum = NULL, *one_sum = NULL, *normed = NULL;
+  g_autofree gfloat *one_normed = NULL;
+
+  h3_copy (t->gpu, old_x->gpu, x->gpu);
+  h3_copy (t->gpu, old_branch->gpu, branch->gpu);
+  h3_scaled_residual (t->gpu, x->gpu, branch->gpu, scale->gpu);
+  h3_rms_norm (t->gpu, &(H3RmsNormArgs){ y->gpu, x->gpu, w->gpu, 1e-5 });
+  sum = twin_values (t, x);
+  normed = twin_values (t, y);
+  h3_copy (t->gpu, x->gpu, old_x->gpu);
+  h3_copy (t->gpu, branch->gpu, old_branch->gpu);
+
+  h3_residual_norm (t->ops.stream, &(H3ResidualNormArgs){ x->cpu, branch->cpu,
+                                       scale->cpu, y->cpu, w->cpu, 1e-5 });
+  h3_residual_norm (t->gpu, &(H3ResidualNormArgs){ x->gpu, branch->gpu,
+                                scale->gpu, y->gpu, w->gpu, 1e-5 });
+  twin_check (t, "residual_norm: x", x, twin_tolerance (tx));
+  twin_check (t, "residual_norm: y", y, 2 * twin_tolerance (MAX (tx, ty)));
+  one_sum = twin_values (t, x);
+  one_normed = twin_values (t, y);
+  g_assert_cmpmem (one_sum, 4 * s * h, sum, 4 * s * h);
+  g_assert_cmpmem (one_normed, 4 * s * h, normed, 4 * s * h);
+}
+
+static void
+test_residual_norm (CudaTest *t)
+{
+  for (guint i = 0; i < 6 * G_N_ELEMENTS (sizes); i++)
+    try_residual_norm (t, types[i / 2 % 3], types[i % 3],
+        types[i % 2 ? i % 3 : (i + i / 9) % 3], sizes[i / 6][0],
+        sizes[i / 6][1]);
+  /* what the video decoder uses, aligned more likely than not */
+  for (guint i = 0; i < 12; i++)
+    try_residual_norm (t, H3_DTYPE_F32, H3_DTYPE_F16, H3_DTYPE_F16, 32 + i,
+        2048 - i / 3 * 8);
+}
+
 /* Bit for bit. */
 static void
 test_solver (CudaTest *t)
@@ -354,6 +404,7 @@ add_rows_tests (void)
   cuda_test_add ("/cuda/rows/layer-norm", test_layer_norm);
   cuda_test_add ("/cuda/rows/qk-norm-rope", test_rope);
   cuda_test_add ("/cuda/rows/gates", test_gates);
+  cuda_test_add ("/cuda/rows/residual-norm", test_residual_norm);
   cuda_test_add ("/cuda/rows/solver-step", test_solver);
   cuda_test_add ("/cuda/rows/moved", test_rows_moved);
   cuda_test_add ("/cuda/rows/bad", test_bad_rows);

@@ -74,6 +74,62 @@ test_linear (Ops *ops)
   }
 }
 
+/* The two operations it joins, to the bit. */
+static void
+test_linear_swiglu (Ops *ops)
+{
+  for (gint i = 0; i < 18; i++) {
+    gint m = ops_pick (ops, 1, 90), f = ops_pick (ops, 1, 70);
+    gint k = ops_pick (ops, 1, 90), bytes = 4 * m * f;
+    g_autoptr (H3Weight) w =
+        ops_weight (ops, dtypes[i % 3], 1, DIMS (2 * f, k));
+    H3Tensor *x = ops_random (ops, H3_DTYPE_F32, 1, DIMS (m, k));
+    H3Tensor *bias = ops_random (ops, H3_DTYPE_F32, 1, DIMS (2 * f));
+    H3Tensor *both = ops_new (ops, H3_DTYPE_F32, DIMS (m, 2 * f));
+    H3Tensor *want = ops_new (ops, H3_DTYPE_F32, DIMS (m, f));
+    H3Tensor *y = ops_new (ops, H3_DTYPE_F32, DIMS (m, f));
+    H3LinearSwigluArgs args = { y, x, w, i % 2 ? bias : NULL, both };
+
+    h3_linear (ops->stream,
+        &(H3LinearArgs){ .y = both, .x = x, .weight = w, .bias = args.bias });
+    h3_swiglu (ops->stream, want, both);
+    h3_linear_swiglu (ops->stream, &args);
+    g_assert_cmpmem (y->data, bytes, want->data, bytes);
+  }
+}
+
+static void
+test_linear_swiglu_shapes (Ops *ops)
+{
+  g_autoptr (H3Weight) w = ops_weight (ops, H3_DTYPE_F32, 1, DIMS (8, 3));
+  g_autoptr (H3Weight) odd = ops_weight (ops, H3_DTYPE_F32, 1, DIMS (7, 3));
+  H3LinearSwigluArgs args = { ops_new (ops, H3_DTYPE_F32, DIMS (5, 4)),
+    ops_random (ops, H3_DTYPE_F32, 1, DIMS (5, 3)), w, NULL,
+    ops_new (ops, H3_DTYPE_F32, DIMS (5, 8)) };
+  H3LinearSwigluArgs bad = args;
+
+  bad.weight = odd;
+  h3_linear_swiglu (ops->stream, &bad);
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "linear_swiglu: the weight is");
+  bad = args;
+  bad.bias = args.x;
+  h3_linear_swiglu (ops->stream, &bad);
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "linear_swiglu: the bias is");
+  bad = args;
+  bad.gate_up = args.y;
+  h3_linear_swiglu (ops->stream, &bad);
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "linear_swiglu: gate_up is");
+  bad = args;
+  bad.gate_up = NULL;
+  h3_linear_swiglu (ops->stream, &bad);
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "linear_swiglu: gate_up is missing");
+  bad = args;
+  bad.y = args.gate_up;
+  h3_linear_swiglu (ops->stream, &bad);
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "linear_swiglu: the weight is");
+  h3_linear_swiglu (ops->stream, &args);
+}
+
 static void
 test_linear_empty (Ops *ops)
 {
@@ -341,6 +397,8 @@ main (int argc, char **argv)
   ops_add ("/ops/matrix/linear", test_linear);
   ops_add ("/ops/matrix/linear/empty", test_linear_empty);
   ops_add ("/ops/matrix/linear/nan", test_linear_nan);
+  ops_add ("/ops/matrix/linear-swiglu", test_linear_swiglu);
+  ops_add ("/ops/matrix/linear-swiglu/shapes", test_linear_swiglu_shapes);
   ops_add ("/ops/matrix/embedding", test_embedding);
   ops_add ("/ops/matrix/attention", test_attention);
   ops_add ("/ops/matrix/attention/large", test_attention_large);

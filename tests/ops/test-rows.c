@@ -60,6 +60,26 @@ test_rms_norm (Ops *ops)
   }
 }
 
+/* The two operations it joins, to the bit. */
+static void
+test_residual_norm (Ops *ops)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++) {
+    gint s = sizes[i][0], h = sizes[i][1], bytes = 4 * s * h;
+    H3Tensor *x = F32 (s, h), *branch = F32 (s, h), *scale = F32 (h);
+    H3Tensor *w = F32 (h), *sum = F32 (s, h), *normed = F32 (s, h);
+    H3Tensor *y = i % 2 ? branch : F32 (s, h);
+
+    h3_copy (ops->stream, sum, x);
+    h3_scaled_residual (ops->stream, sum, branch, scale);
+    h3_rms_norm (ops->stream, &(H3RmsNormArgs){ normed, sum, w, 1e-5 });
+    h3_residual_norm (ops->stream,
+        &(H3ResidualNormArgs){ x, branch, scale, y, w, 1e-5 });
+    g_assert_cmpmem (x->data, bytes, sum->data, bytes);
+    g_assert_cmpmem (y->data, bytes, normed->data, bytes);
+  }
+}
+
 static void
 test_layer_norm (Ops *ops)
 {
@@ -433,6 +453,35 @@ test_norm_shapes (Ops *ops)
 }
 
 static void
+test_residual_norm_shapes (Ops *ops)
+{
+  H3Tensor *x = F32 (4, 6), *odd = F32 (5), *w = F32 (6);
+  H3ResidualNormArgs args = { x, F32 (4, 6), w, F32 (4, 6), w, 1e-5 };
+  H3ResidualNormArgs bad = args;
+
+  bad.branch = odd;
+  h3_residual_norm (ops->stream, &bad);
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "residual_norm: the branch is");
+  bad = args;
+  bad.scale = odd;
+  h3_residual_norm (ops->stream, &bad);
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "residual_norm: the scale is");
+  bad = args;
+  bad.weight = NULL;
+  h3_residual_norm (ops->stream, &bad);
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "residual_norm: the weight is missing");
+  bad = args;
+  bad.y = x;
+  h3_residual_norm (ops->stream, &bad);
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "the output overlaps x");
+  bad = args;
+  bad.branch = x;
+  h3_residual_norm (ops->stream, &bad);
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "the output overlaps the branch");
+  h3_residual_norm (ops->stream, &args);
+}
+
+static void
 test_row_shapes (Ops *ops)
 {
   H3Tensor *x = F32 (4, 6), *y = F32 (4, 6), *odd = F32 (5), *w = F32 (6);
@@ -474,6 +523,8 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   ops_add ("/ops/rows/rms-norm", test_rms_norm);
+  ops_add ("/ops/rows/residual-norm", test_residual_norm);
+  ops_add ("/ops/rows/residual-norm/shapes", test_residual_norm_shapes);
   ops_add ("/ops/rows/layer-norm", test_layer_norm);
   ops_add ("/ops/rows/qk-norm-rope", test_rope);
   ops_add ("/ops/rows/gates", test_gates);

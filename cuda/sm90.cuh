@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The instructions of sm_90a that C++ has no words for: barriers in shared
- * memory, the copy engine, and matrix products of a warpgroup. */
+ * memory, the copy engine, and matrix products of a warpgroup; and what the
+ * kernels made of them share. */
 #pragma once
 
+#include <cuda.h>
 #include <stdint.h>
 
 #include "cuda/kernel.cuh"
 
 #define WARPGROUP 128
+/* Rows of shared memory are 128 bytes, the width of the swizzle. */
+#define BOX_COLS 64
 
 __device__ __forceinline__ uint32_t
 shared_address (const void *p)
@@ -121,6 +125,37 @@ load_box (uint32_t dst, const void *map, int col, int row, int sequence,
                  : "memory");
 }
 
+/* One box of shared memory to a tensor map's place, with the other stores up to
+ * the next commit. */
+__device__ __forceinline__ void
+store_box (const void *map, int col, int row, uint32_t src)
+{
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group "
+               "[%0, {%1, %2, %3}], [%4];" ::"l"(map),
+               "r"(col), "r"(row), "r"(0), "r"(src)
+               : "memory");
+}
+
+__device__ __forceinline__ void
+store_commit (void)
+{
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Until what this thread's stores read may be overwritten. */
+__device__ __forceinline__ void
+store_wait (void)
+{
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/* Between writing shared memory and the copy engine's reading it. */
+__device__ __forceinline__ void
+fence_copies (void)
+{
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 /* Rows of 128 bytes in the 128-byte swizzle, groups of 8 rows one after the
  * other; @leading: from one 128-byte column of an operand to the next, where it
  * is wider. In a cluster an address has the block's rank above its 18 bits. */
@@ -209,6 +244,11 @@ template <typename T, int N> struct Wgmma;
   L64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"      \
       "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 
+#define L128                                                                   \
+  L96 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,"    \
+      "%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,"      \
+      "%123,%124,%125,%126,%127"
+
 /* The operands after d's, numbered by hand: asm has no counting. */
 #define H3_WGMMA(T, TYPE, N, LIST, A0, A1, A2, A3, A4, A5, ...)                \
   template <> struct Wgmma<T, N> {                                             \
@@ -239,6 +279,89 @@ template <typename T, int N> struct Wgmma;
   H3_WGMMA (T, TYPE, 128, L64, "%64", "%65", "%66", "%67", "%68", "%69",       \
       D32 (0), D32 (32))                                                       \
   H3_WGMMA (T, TYPE, 192, L96, "%96", "%97", "%98", "%99", "%100", "%101",     \
-      D32 (0), D32 (32), D32 (64))
+      D32 (0), D32 (32), D32 (64))                                             \
+  H3_WGMMA (T, TYPE, 256, L128, "%128", "%129", "%130", "%131", "%132",        \
+      "%133", D32 (0), D32 (32), D32 (64), D32 (96))
 H3_WGMMA_SIZES (bf16, "bf16")
 H3_WGMMA_SIZES (__half, "f16")
+
+/* A place in a ring of stages, and how often it went round. */
+template <int STAGES> struct Ring {
+  int stage = 0;
+  uint32_t phase = 0;
+
+  __device__ __forceinline__ void
+  next (void)
+  {
+    if (++stage == STAGES) {
+      stage = 0;
+      phase ^= 1;
+    }
+  }
+};
+
+/* A warp has read a stage: it may be overwritten, in every block of the cluster
+ * that the copy engine writes at once. */
+template <int CLUSTER>
+__device__ __forceinline__ void
+release (uint32_t empty, int lane)
+{
+  if (CLUSTER == 1) {
+    if (lane == 0)
+      barrier_arrive (empty);
+  } else if (lane < CLUSTER) {
+    barrier_arrive_at (empty, lane);
+  }
+}
+
+/* --- host --- */
+
+typedef CUresult (*EncodeTiled) (CUtensorMap *, CUtensorMapDataType, cuuint32_t,
+    void *, const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+    const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+    CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/* The driver's function, without linking the driver's library. */
+static EncodeTiled
+find_encode_tiled (void)
+{
+  static void *found;
+  void *encode = __atomic_load_n (&found, __ATOMIC_ACQUIRE);
+  cudaDriverEntryPointQueryResult result;
+
+  if (encode)
+    return (EncodeTiled) encode;
+  if (cudaGetDriverEntryPointByVersion ("cuTensorMapEncodeTiled", &encode,
+          12000, cudaEnableDefault, &result) != cudaSuccess ||
+      result != cudaDriverEntryPointSuccess) {
+    cudaGetLastError ();
+    return NULL;
+  }
+  __atomic_store_n (&found, encode, __ATOMIC_RELEASE);
+  return (EncodeTiled) encode;
+}
+
+/* Boxes of @box_rows rows by BOX_COLS columns of @n matrices of a 16-bit type,
+ * [rows, cols], one after the other; what a box has past the end of a matrix is
+ * zero, and not stored. */
+static cudaError_t
+map_matrices (CUtensorMap *map, const H3Tensor *t, gint64 cols, gint64 rows,
+    gint64 n, int box_rows)
+{
+  EncodeTiled encode = find_encode_tiled ();
+  cuuint64_t dim[3] = { (cuuint64_t) cols, (cuuint64_t) rows, (cuuint64_t) n };
+  cuuint64_t stride[2] = { dim[0] * 2, dim[0] * 2 * dim[1] };
+  cuuint32_t box[3] = { BOX_COLS, (cuuint32_t) box_rows, 1 };
+  cuuint32_t step[3] = { 1, 1, 1 };
+
+  if (!encode)
+    return cudaErrorNotSupported;
+  return encode (map,
+             t->dtype == H3_DTYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+             3, t->data, dim, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
+      ? cudaSuccess
+      : cudaErrorNotSupported;
+}
