@@ -153,6 +153,8 @@ read_file (const H3Config *file, H3VideoEncoderConfig *config, GError **error)
     return h3_config_refuse (file, error, "norm eps %g must be positive",
         config->eps);
   config->levels = widths;
+  for (gint l = widths; l < H3_VIDEO_MAX_LEVELS; l++)
+    config->channels[l] = config->space[l] = config->time[l] = 0;
   return check_levels (file, config, error);
 }
 

@@ -21,6 +21,14 @@ source_clear (Source *source)
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Source, source_clear)
 
+/* What only the decoder's tensors could complete. */
+static void
+forget_decoder (H3VideoVaeConfig *config)
+{
+  config->layers = config->heads = config->head_dim = 0;
+  config->registers = config->ffn = 0;
+}
+
 static gboolean
 source_open (Source *source, const H3Checkpoint *checkpoint, GError **error)
 {
@@ -36,6 +44,7 @@ source_open (Source *source, const H3Checkpoint *checkpoint, GError **error)
           error) ||
       !h3_video_encoder_config_read (tensors, &source->config, error))
     return FALSE;
+  forget_decoder (&source->config.vae);
   source->set = h3_tensor_set_open (tensors, error);
   if (!source->set)
     return FALSE;
