@@ -21,7 +21,8 @@ static const GOptionEntry options[] = {
   { "layers", 'l', 0, G_OPTION_ARG_INT, &layers,
       "of transformer and video decoder, for a quick look", "N" },
   { "only", 'o', 0, G_OPTION_ARG_STRING, &only,
-      "matmul, ops, transformer, text, vision, video, audio, or adaln", "PART" },
+      "matmul, ops, transformer, text, vision, video, audio, encode or adaln",
+      "PART" },
   { "pytorch", 'p', 0, G_OPTION_ARG_FILENAME, &pytorch,
       "then run this script, which measures the same shapes", "SCRIPT" },
   { NULL }
@@ -478,6 +479,8 @@ main (int argc, char **argv)
     bench_video (&b);
   if (wanted ("audio"))
     bench_audio (&b);
+  if (wanted ("encode"))
+    bench_encode (&b);
 
   filler_free (b.filler);
   h3_stream_free (b.stream);

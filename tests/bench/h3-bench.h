@@ -40,6 +40,8 @@ gdouble bench_measure (Bench *bench, const gchar *what, gdouble flop,
 void bench_ops (Bench *bench);
 /* Reading AdaLN's weights; needs room for a sparse file in $TMPDIR. */
 void bench_adaln (Bench *bench, gint layers);
+/* Pictures, clips and sound to latents. */
+void bench_encode (Bench *bench);
 
 /* The only timesteps the transformer made here knows. */
 #define BENCH_T_V 0.25f

@@ -50,7 +50,9 @@ try_compose (CudaTest *t, gint height, gint width, gint tile, gint least,
 {
   g_autoptr (GError) error = NULL;
   H3TileAxis ay, ax;
-  Twin *tiles, *y = twin_out (t, H3_DTYPE_F32, DIMS (3, frames, height, width));
+  gint channels = patch > 1 ? 3 : 8; /* pixels, moments */
+  Twin *tiles,
+      *y = twin_out (t, H3_DTYPE_F32, DIMS (channels, frames, height, width));
   gint tokens;
 
   h3_tile_axis_init (&ay, height, tile, least, patch, &error);
@@ -58,8 +60,8 @@ try_compose (CudaTest *t, gint height, gint width, gint tile, gint least,
   h3_tile_axis_init (&ax, width, tile, least, patch, &error);
   g_assert_no_error (error);
   tokens = (first + frames + 3) / 4 * (ay.tile / patch) * (ax.tile / patch);
-  tiles =
-      random_f32 (t, 1, DIMS (ay.n * ax.n, tokens + 5, 3 * 4 * patch * patch));
+  tiles = random_f32 (t, 1,
+      DIMS (ay.n * ax.n, tokens + 5, channels * 4 * patch * patch));
   for (gint mode = 0; mode < 2; mode++) {
     H3ComposeTilesArgs a = { y->cpu, tiles->cpu, &ay, &ax, first, 4, patch,
       mode };
@@ -82,6 +84,7 @@ test_compose (CudaTest *t)
   try_compose (t, 64, 16, 16, 4, 2, 0, 2);
   try_compose (t, 32, 96, 256, 64, 16, 3, 17);
   try_compose (t, 320, 288, 256, 64, 16, 3, 5);
+  try_compose (t, 21, 40, 16, 4, 1, 0, 8);
 }
 
 static void

@@ -164,6 +164,7 @@ try_compose (Ops *ops, gint height, gint width, gint tile, gint least,
     .patch = patch,
     .patch_t = patch_t,
     .first_frame = first };
+  gint channels = patch > 1 ? 3 : 8; /* pixels, moments */
   gint tokens;
 
   lay_out (&ay, height, tile, least, patch);
@@ -172,8 +173,8 @@ try_compose (Ops *ops, gint height, gint width, gint tile, gint least,
            (ax.tile / patch);
   /* the suffix tokens come after a tile's own */
   a.tiles = ops_random (ops, H3_DTYPE_F32, 1,
-      DIMS (ay.n * ax.n, tokens + 5, 3 * patch_t * patch * patch));
-  a.y = ops_new (ops, H3_DTYPE_F32, DIMS (3, frames, height, width));
+      DIMS (ay.n * ax.n, tokens + 5, channels * patch_t * patch * patch));
+  a.y = ops_new (ops, H3_DTYPE_F32, DIMS (channels, frames, height, width));
   for (gint mode = 0; mode < 2; mode++) {
     gdouble *want = g_new (gdouble, h3_tensor_size (a.y));
 
@@ -199,6 +200,7 @@ test_compose (Ops *ops)
   /* overlaps that exceed half a tile: three tiles at one place */
   try_compose (ops, 30, 30, 16, 4, 2, 4, 3, 2);
   try_compose (ops, 32, 96, 256, 64, 16, 4, 3, 17);
+  try_compose (ops, 21, 40, 16, 4, 1, 1, 0, 5);
 }
 
 static void
