@@ -66,11 +66,9 @@ first_frame_tap (const Conv &c, int m0, int m1)
 #define BM 128 /* pixels of a block */
 #define BN 128 /* output channels */
 #define BK 32  /* input channels of a slab: rows of 128 bytes */
-#define STAGES 4
 #define FAST_THREADS 256
 #define ROWS (FAST_THREADS / 8) /* that are loaded at once, 16 bytes a thread */
-#define STAGE_FLOATS ((BM + BN) * BK)
-#define FAST_SHARED (STAGES * STAGE_FLOATS * 4)
+#define STAGE_BYTES ((BM + BN) * BK * 4)
 
 /* Four floats of row @row: the eight pieces of a row are exchanged by its
  * number, so that eight rows' same piece lies in eight places. */
@@ -220,6 +218,8 @@ put_pair (const Conv &c, int m, int n, float a, float b)
   *(float2 *) (c.y + at) = make_float2 (a, b);
 }
 
+/* Slabs STAGES - 1 ahead of the one that is summed are on their way. */
+template <int STAGES>
 __global__ void __launch_bounds__ (FAST_THREADS, 1)
 conv_fast (const __grid_constant__ Conv c)
 {
@@ -239,7 +239,7 @@ conv_fast (const __grid_constant__ Conv c)
   __syncthreads ();
   for (int s = 0; s < STAGES - 1; s++) {
     if (s < slabs)
-      load_slab (c, at, origins, base + s * STAGE_FLOATS * 4, n0);
+      load_slab (c, at, origins, base + s * STAGE_BYTES, n0);
     asm volatile ("cp.async.commit_group;");
   }
   for (int s = 0; s < slabs; s++) {
@@ -248,9 +248,9 @@ conv_fast (const __grid_constant__ Conv c)
     asm volatile ("cp.async.wait_group %0;" ::"n"(STAGES - 2));
     __syncthreads ();
     if (next < slabs)
-      load_slab (c, at, origins, base + next % STAGES * STAGE_FLOATS * 4, n0);
+      load_slab (c, at, origins, base + next % STAGES * STAGE_BYTES, n0);
     asm volatile ("cp.async.commit_group;");
-    add_slab (acc, base + s % STAGES * STAGE_FLOATS * 4, wm, wn);
+    add_slab (acc, base + s % STAGES * STAGE_BYTES, wm, wn);
   }
 
 #pragma unroll
@@ -264,6 +264,21 @@ conv_fast (const __grid_constant__ Conv c)
     }
 }
 
+template <int STAGES>
+static cudaError_t
+launch_stages (H3CudaStreamHandle stream, const Conv &c, gint64 blocks)
+{
+  int bytes = STAGES * STAGE_BYTES;
+
+  if (cudaFuncSetAttribute (conv_fast<STAGES>,
+          cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess) {
+    cudaGetLastError (); /* the GPU has not that much shared memory */
+    return cudaErrorNotSupported;
+  }
+  conv_fast<STAGES><<<blocks, FAST_THREADS, bytes, stream>>> (c);
+  return cudaGetLastError ();
+}
+
 static cudaError_t
 launch_fast (H3CudaStreamHandle stream, const Conv &c)
 {
@@ -273,12 +288,9 @@ launch_fast (H3CudaStreamHandle stream, const Conv &c)
   if (c.ci % BK || c.co % 2 || blocks > G_MAXINT || !aligned16 (c.x) ||
       !aligned16 (c.w) || !aligned16 (c.y) || !aligned16 (c.residual))
     return cudaErrorNotSupported;
-  err = cudaFuncSetAttribute (conv_fast,
-      cudaFuncAttributeMaxDynamicSharedMemorySize, FAST_SHARED);
-  if (err != cudaSuccess)
-    return err;
-  conv_fast<<<blocks, FAST_THREADS, FAST_SHARED, stream>>> (c);
-  return cudaGetLastError ();
+  err = launch_stages<4> (stream, c, blocks);
+  return err == cudaErrorNotSupported ? launch_stages<3> (stream, c, blocks)
+                                      : err;
 }
 
 /* ---- any convolution: a thread has four pixels by four channels ---- */
