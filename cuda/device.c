@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* A GPU: choosing it, its memory pool and its streams. Everything runs in the
  * device's primary context, which CUDA's libraries share. */
+#define G_LOG_DOMAIN "h3cuda"
 #include "cuda/device.h"
 
 #include <string.h>
@@ -39,6 +40,7 @@ forget (H3Device *device, const gchar *what, cudaError_t err)
     return;
   why = g_strdup_printf ("%s: %s (%s)", what, cudaGetErrorName (err),
       cudaGetErrorString (err));
+  g_info ("%s has failed for good: %s", device->name, why);
   h3_device_fail (device, why);
 }
 
@@ -118,6 +120,7 @@ alloc (H3Device *device, gsize bytes, GError **error)
   if (err == cudaErrorMemoryAllocation) {
     /* in pieces of other sizes, the pool may have it */
     cudaGetLastError ();
+    g_debug ("trimming the pool for %" G_GSIZE_FORMAT " bytes", bytes);
     cudaMemPoolTrimTo (cuda->pool, 0);
     err = alloc_from_pool (cuda, bytes, &data);
   }
@@ -836,5 +839,9 @@ h3_cuda_device_new (gint ordinal, GError **error)
     return NULL;
   }
   cuda->sdpa = h3_cuda_sdpa_new ();
+  g_info ("%s: compute capability %d.%d, %" G_GSIZE_FORMAT
+          " bytes, attention by cuDNN %s",
+      cuda->device.name, prop.major, prop.minor, (gsize) prop.totalGlobalMem,
+      cuda->sdpa ? "too" : "not found");
   return &cuda->device;
 }

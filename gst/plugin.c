@@ -3,6 +3,7 @@
 
 #include "gst/gsth3common.h"
 #include "gst/gsth3elements.h"
+#include "gst/gsth3log.h"
 
 static gboolean
 plugin_init (GstPlugin *plugin)
@@ -11,6 +12,7 @@ plugin_init (GstPlugin *plugin)
 
   GST_DEBUG_CATEGORY_INIT (gst_h3_runtime_debug, "h3runtime", 0,
       "H3 devices, shared models and memory plans");
+  gst_h3_log_init ();
   gst_h3_job_meta_init ();
 
   registered |= GST_ELEMENT_REGISTER (h3textenc, plugin);

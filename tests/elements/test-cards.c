@@ -7,13 +7,14 @@
 
 #include "gst/gsth3common.h"
 #include "gst/gsth3elements.h"
+#include "gst/gsth3log.h"
 #include "h3-test.h"
 
 #define PROMPT "a red circle moves right on a blue background, high tone"
 #define SETTINGS "width=96 height=64 frames=22 steps=2 seed=1"
 
 /* What each test's card is called; one that has failed stays so. */
-enum { ROOMY, TIGHT, BROKEN, NAMED };
+enum { ROOMY, TIGHT, BROKEN, NAMED, REFUSED };
 
 typedef struct {
   GstElement *pipeline;
@@ -310,6 +311,69 @@ test_named_card (void)
   }
 }
 
+/* What opening a device can say, and what it becomes (gstreamer.md 11.3). */
+static gint open_code;
+
+static H3Device *
+refuse (gint ordinal, GError **error)
+{
+  g_set_error (error, H3_ERROR, open_code, "refused with %d", open_code);
+  return NULL;
+}
+
+static void
+test_refused_device (void)
+{
+  const struct {
+    H3Error code;
+    GQuark domain;
+    gint gst;
+  } table[] = {
+    { H3_ERROR_NOT_FOUND, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND },
+    { H3_ERROR_SETTINGS, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS },
+    { H3_ERROR_INIT, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_INIT },
+    { H3_ERROR_NO_SPACE, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NO_SPACE_LEFT },
+    { H3_ERROR_BUSY, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_BUSY },
+    { H3_ERROR_DEVICE, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED },
+  };
+
+  gst_h3_runtime_set_open_device (refuse);
+  for (guint i = 0; i < G_N_ELEMENTS (table); i++) {
+    g_autoptr (Run) run = clip_new (REFUSED, "");
+
+    open_code = table[i].code;
+    assert_fails (run, table[i].domain, table[i].gst, "refused with");
+  }
+  cards_insert ();
+}
+
+/* --- logging --- */
+
+static void
+look_for (GstDebugCategory *category, GstDebugLevel level, const gchar *file,
+    const gchar *function, gint line, GObject *object, GstDebugMessage *message,
+    gpointer found)
+{
+  if (g_str_equal (gst_debug_category_get_name (category), "h3cuda") &&
+      g_str_equal (gst_debug_message_get (message), "a card says 7"))
+    *(GstDebugLevel *) found = level;
+}
+
+static void
+test_log (void)
+{
+  GstDebugLevel found = GST_LEVEL_NONE;
+
+  gst_debug_set_threshold_for_name ("h3cuda", GST_LEVEL_DEBUG);
+  gst_debug_add_log_function (look_for, &found, NULL);
+  g_log ("h3cuda", G_LOG_LEVEL_INFO, "a card says %d", 7);
+  g_assert_cmpint (found, ==, GST_LEVEL_INFO);
+  g_log ("h3cuda", G_LOG_LEVEL_DEBUG, "a card says %d", 7);
+  g_assert_cmpint (found, ==, GST_LEVEL_DEBUG);
+  gst_debug_remove_log_function_by_data (&found);
+  gst_debug_unset_threshold_for_name ("h3cuda");
+}
+
 /* --- ten clips --- */
 
 static void
@@ -367,6 +431,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   gst_init (&argc, &argv);
   GST_DEBUG_CATEGORY_INIT (gst_h3_runtime_debug, "h3runtime", 0, "H3");
+  gst_h3_log_init ();
   gst_h3_job_meta_init ();
   GST_ELEMENT_REGISTER (h3textenc, NULL);
   GST_ELEMENT_REGISTER (h3denoise, NULL);
@@ -382,6 +447,8 @@ main (int argc, char **argv)
   g_test_add_func ("/cards/broken", test_broken);
   g_test_add_func ("/cards/no-such-card", test_no_such_card);
   g_test_add_func ("/cards/named-card", test_named_card);
+  g_test_add_func ("/cards/refused-device", test_refused_device);
+  g_test_add_func ("/cards/log", test_log);
   g_test_add_func ("/cards/ten-clips", test_ten_clips);
   return g_test_run ();
 }
