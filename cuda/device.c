@@ -228,9 +228,7 @@ stream_free (H3Stream *stream)
   g_mutex_lock (&device->lock);
   g_ptr_array_remove_fast (device->streams, cuda);
   g_mutex_unlock (&device->lock);
-  for (guint i = 0; i < H3_CUDA_AHEAD; i++)
-    if (cuda->paces[i])
-      cudaEventDestroy (cuda->paces[i]);
+  h3_cuda_pace_clear (cuda);
   cudaStreamDestroy (cuda->handle);
   g_free (cuda);
 }
@@ -465,31 +463,6 @@ conv_transpose1d (H3Stream *stream, const H3ConvTranspose1dArgs *args)
         h3_cuda_conv_transpose1d (HANDLE (stream), args, w));
 }
 
-/* The host waits here, and here alone, when it is far ahead: so that what asks
- * to stop between blocks ends within a few of them, while the device always has
- * the next block's work waiting. */
-static void
-pace (H3Stream *stream)
-{
-  H3CudaStream *cuda = (H3CudaStream *) stream;
-  cudaEvent_t *event = &cuda->paces[cuda->n_paces++ % H3_CUDA_AHEAD];
-
-  if (!*event) {
-    if (!h3_cuda_ok (stream, "creating an event",
-            cudaEventCreateWithFlags (event,
-                cudaEventDisableTiming | cudaEventBlockingSync)))
-      return;
-  } else if (!h3_cuda_ok (stream, "waiting for a block",
-                 cudaEventSynchronize (*event))) {
-    return;
-  }
-  h3_cuda_ok (stream, "recording an event",
-      cudaEventRecord (*event, cuda->handle));
-}
-
-/* Products from which on a convolution is long enough to wait for. */
-#define PACED_PRODUCTS 1e10
-
 static void
 conv3d (H3Stream *stream, const H3Conv3dArgs *args)
 {
@@ -498,8 +471,9 @@ conv3d (H3Stream *stream, const H3Conv3dArgs *args)
                      MAX (args->y->shape[4], 1);
 
   RUN ("conv3d", h3_cuda_conv3d (HANDLE (stream), args));
-  if (!stream->error && products > PACED_PRODUCTS)
-    pace (stream);
+  /* on the plain cores, which take ten times as long */
+  if (!stream->error)
+    h3_cuda_pace (stream, 10 * 2 * products);
 }
 
 static void
@@ -521,6 +495,7 @@ group_norm_silu (H3Stream *stream, const H3GroupNormArgs *args)
 static void
 attention (H3Stream *stream, const H3AttentionArgs *args)
 {
+  gdouble rows = h3_tensor_rows (args->qkv);
   cudaError_t err;
 
   if (!h3_cuda_enter (stream))
@@ -533,7 +508,8 @@ attention (H3Stream *stream, const H3AttentionArgs *args)
   if (err == cudaErrorNotSupported)
     err = h3_cuda_attention_any (HANDLE (stream), args);
   if (h3_cuda_ok (stream, "attention", err))
-    pace (stream);
+    h3_cuda_pace (stream, 4 * rows * rows / MAX (args->n_sequences, 1) *
+                              args->heads * args->head_dim);
 }
 
 static void

@@ -9,8 +9,8 @@
 
 G_BEGIN_DECLS
 
-/* Attentions, which is to say blocks, that the host enqueues ahead at most. */
-#define H3_CUDA_AHEAD 1
+/* Pieces of work (pace.c) that the host enqueues ahead at most. */
+#define H3_CUDA_AHEAD 2
 
 #define H3_CUBLAS_WORKSPACE ((gsize) 64 << 20)
 
@@ -42,8 +42,9 @@ typedef struct {
   H3CudaScratch sdpa;       /* cuDNN's workspace */
   H3CudaScratch sums;       /* of group norms */
   H3CudaScratch bad_row;    /* gint32: a row number was outside */
-  cudaEvent_t paces[H3_CUDA_AHEAD]; /* behind the last attentions */
-  guint n_paces;
+  cudaEvent_t pieces[H3_CUDA_AHEAD]; /* behind the last ones */
+  guint n_pieces;
+  gdouble piece_flop; /* so far in the one that is being enqueued */
 } H3CudaStream;
 
 static inline H3CudaDevice *
@@ -62,6 +63,11 @@ gpointer h3_cuda_scratch (H3Stream *stream, H3CudaScratch *scratch,
 
 gconstpointer h3_cuda_as_type (H3Stream *stream, H3CudaScratch *scratch,
     H3DType to, H3DType from, gconstpointer data, gint64 n);
+
+/* Behind an operation of so much arithmetic: may wait for the device, and fails
+ * the stream when h3_stream_set_stop()'s asks to stop. */
+void h3_cuda_pace (H3Stream *stream, gdouble flop);
+void h3_cuda_pace_clear (H3CudaStream *cuda);
 
 H3CudaProducts *h3_cuda_products_new (GError **error);
 void h3_cuda_products_free (H3CudaProducts *products);

@@ -412,12 +412,15 @@ run_rows (H3Stream *stream, const Linear *l, gint64 first, gint64 n)
   p.key.x_align = alignment_of (p.x);
   p.key.y_align = alignment_of (p.y);
   p.key.w_align = alignment_of (p.w);
-  return run_product (stream, &p) &&
-         (!l->own_pass ||
-             h3_cuda_ok (stream, "linear",
-                 h3_cuda_bias_act (cuda->handle, y->dtype, rows_at (y, first),
-                     H3_DTYPE_F32, p.y, l->args->bias, n, p.key.n,
-                     l->args->activation)));
+  if (!run_product (stream, &p))
+    return FALSE;
+  if (l->own_pass && !h3_cuda_ok (stream, "linear",
+                         h3_cuda_bias_act (cuda->handle, y->dtype,
+                             rows_at (y, first), H3_DTYPE_F32, p.y,
+                             l->args->bias, n, p.key.n, l->args->activation)))
+    return FALSE;
+  h3_cuda_pace (stream, 2.0 * n * p.key.n * p.key.k);
+  return stream->error == NULL;
 }
 
 /* Operands of one type meet in it, of two in float32. The product's own

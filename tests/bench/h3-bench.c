@@ -163,26 +163,33 @@ time_is_up (gpointer data)
   return g_get_monotonic_time () >= *(const gint64 *) data;
 }
 
-/* How long a pass goes on after the wish to stop. */
+/* How long a pass of @seconds goes on after the wish to stop, which comes in
+ * different parts of a block. */
 static void
-bench_cancel (Bench *b, const Denoise *d)
+bench_cancel (Bench *b, const Denoise *d, gdouble seconds, gint blocks)
 {
-  gdouble worst = 0;
+  gdouble block = seconds / blocks, worst = 0;
 
   for (gint i = 0; i < b->reps; i++) {
-    gint64 end = g_get_monotonic_time () + 500000 + 37000 * i;
+    gdouble after = block * (5 + i + (gdouble) i / b->reps);
+    gint64 end = g_get_monotonic_time () + (gint64) (1e6 * after);
     const H3Stop stop = { time_is_up, &end };
     GError *error = NULL;
+    gboolean whole;
 
-    if (h3_transformer_forward (d->session, 0, d->video, d->audio, d->video_v,
-            d->audio_v, &stop, NULL, &error))
+    h3_stream_set_stop (b->stream, &stop);
+    whole = h3_transformer_forward (d->session, 0, d->video, d->audio,
+        d->video_v, d->audio_v, &stop, NULL, &error);
+    h3_stream_set_stop (b->stream, NULL);
+    synchronize (b);
+    if (whole)
       return; /* too short to cancel */
     must (g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED), error);
     g_error_free (error);
-    synchronize (b);
     worst = MAX (worst, (g_get_monotonic_time () - end) / 1e3);
   }
-  printf ("  cancelled within %.0f ms\n", worst);
+  printf ("  cancelled within %.1f ms, a block takes %.1f ms\n", worst,
+      1e3 * block);
 }
 
 static void
@@ -196,6 +203,7 @@ bench_canvas (Bench *b, H3Transformer *t, gint width, gint height, gint frames)
   GError *error = NULL;
   H3Geometry g;
   H3Packing p = { 0 };
+  gdouble seconds;
   g_autoptr (H3Tensor) embeds =
       filler_tensor (b->filler, H3_DTYPE_BF16, 1, 0, 2, text);
   Denoise d = { NULL };
@@ -216,10 +224,10 @@ bench_canvas (Bench *b, H3Transformer *t, gint width, gint height, gint frames)
   must (d.session != NULL, error);
   what = g_strdup_printf ("transformer %d x %d x %d, %d rows", width, height,
       frames, p.rows);
-  bench_measure (b, what, forward_flop (c, p.rows), run_forward, &d);
+  seconds = bench_measure (b, what, forward_flop (c, p.rows), run_forward, &d);
   printf ("  workspace %.2f GB, with tables of 20 steps\n",
       h3_transformer_workspace (c, b->device, p.rows, 20) / 1e9);
-  bench_cancel (b, &d);
+  bench_cancel (b, &d, seconds, c->layers);
   h3_transformer_session_free (d.session);
   h3_tensor_unref (d.video);
   h3_tensor_unref (d.audio);
