@@ -243,5 +243,7 @@ main (int argc, char **argv)
   add_media_tests ();
   add_encode_tests ();
   add_vision_tests ();
+  add_nan_tests ();
+  add_released_tests ();
   return g_test_run ();
 }

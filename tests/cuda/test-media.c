@@ -151,6 +151,8 @@ test_pictures (CudaTest *t)
   for (gint format = 0; format < 5; format++)
     for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
       try_picture (t, format, sizes[i][0], sizes[i][1], i % 2);
+  if (g_test_slow ())
+    try_picture (t, H3_PICTURE_NV12, 1344, 768, H3_QUANTIZE_ROUND);
 }
 
 static void
