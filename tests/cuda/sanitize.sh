@@ -19,19 +19,22 @@ export H3_SANITIZER="$sanitizer" H3_SANITIZED="$build/tests/cuda/test-cuda-ops"
 export H3_SANITIZE_LOGS="$build/sanitize"
 mkdir -p "$H3_SANITIZE_LOGS"
 
-# one tool, one test: a kernel that fails is what is looked for, a test that
-# refuses something on purpose is not
+# One tool, one test. A test may refuse something on purpose: calls of CUDA that
+# fail are not looked at. What racecheck says of cuDNN's kernels, whose barriers
+# it does not know, is not either.
 one='
   log="$H3_SANITIZE_LOGS/$1$(echo "$2" | tr / -).log"
   start=$(date +%s)
   options=
   [ "$1" != memcheck ] || options="--leak-check no --report-api-errors no"
-  if "$H3_SANITIZER" --tool "$1" $options --error-exitcode 99 \
-    "$H3_SANITIZED" -p "$2" >"$log" 2>&1; then
-    result=ok
-  else
-    result=FAILED
+  status=0
+  "$H3_SANITIZER" --tool "$1" $options --error-exitcode 99 \
+    "$H3_SANITIZED" -p "$2" >"$log" 2>&1 || status=$?
+  if [ "$1" = racecheck ] && [ $status -eq 99 ] &&
+    ! grep "reported between" "$log" | grep -qv cudnn_generated; then
+    status=0
   fi
+  [ $status -eq 0 ] && result=ok || result=FAILED
   echo "$result $1 $2 $(($(date +%s) - start)) s"
   [ $result = ok ]
 '

@@ -8,9 +8,6 @@
 #include <math.h>
 
 #define STEP_TOLERANCE h3_test_tolerance (1e-5, 1.5e-2)
-#define FINAL_TOLERANCE h3_test_tolerance (1e-4, 8e-3)
-/* eight steps rather than four */
-#define DEMO_TOLERANCE h3_test_tolerance (1e-4, 1.2e-2)
 #define SHIFT_V 12
 #define SHIFT_A 3
 
@@ -348,8 +345,8 @@ check_final (const Result *result, const Case *c)
       h3_test_golden (c->file, "final_latents", &n_video);
   g_autofree gfloat *audio =
       h3_test_golden (c->file, "final_audio_latents", &n_audio);
-  gdouble tolerance =
-      g_str_has_prefix (c->file, "demo/") ? DEMO_TOLERANCE : FINAL_TOLERANCE;
+  gdouble tolerance = g_str_has_prefix (c->file, "demo/") ? H3_TEST_DEMO_LATENTS
+                                                          : H3_TEST_LATENTS;
 
   g_assert_cmpuint (result->n_video, ==, n_video);
   g_assert_cmpuint (result->n_audio, ==, n_audio);
@@ -563,7 +560,7 @@ test_settings_matter (void)
   /* 4 divides 1000: simple is uniform up to rounding */
   run_ok (&r, transformer, &d, &simple);
   h3_test_assert_close (simple.video, results[0].video, simple.n_video,
-      FINAL_TOLERANCE);
+      H3_TEST_LATENTS);
   for (guint i = 0; i < G_N_ELEMENTS (runs); i++)
     result_clear (&results[i]);
 }

@@ -5,7 +5,7 @@
 #include <gst/check/gstharness.h>
 #include <gst/h3/h3.h>
 
-#include "h3-test.h"
+#include "h3-test-device.h"
 
 G_BEGIN_DECLS
 

@@ -120,8 +120,8 @@ check_clip (Conditioned *c, const Case *kase)
   const gfloat *got = g_bytes_get_data (clip, &size);
 
   g_assert_cmpuint (size, ==, (n_video + n_audio) * sizeof (gfloat));
-  h3_test_assert_close (got, video, n_video, 1e-4);
-  h3_test_assert_close (got + n_video, audio, n_audio, 1e-4);
+  h3_test_assert_close (got, video, n_video, H3_TEST_LATENTS);
+  h3_test_assert_close (got + n_video, audio, n_audio, H3_TEST_LATENTS);
 }
 
 /* The pads before the prompt, or after it; and the latents serve the next

@@ -349,8 +349,8 @@ test_model_message (void)
       h3_test_tiny_dir ());
   g_assert_true (gst_structure_get_boolean (s, "demo", &demo));
   g_assert_false (demo);
-  g_assert_true (
-      g_str_has_prefix (gst_structure_get_string (s, "device"), "cpu"));
+  g_assert_true (g_str_has_prefix (gst_structure_get_string (s, "device"),
+      h3_test_backend ()));
   gst_message_unref (message);
 }
 

@@ -6,6 +6,8 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   gst_init (&argc, &argv);
+  if (h3_test_skip_program ())
+    return 0;
   add_clip_tests ();
   add_condition_tests ();
   add_cancel_tests ();

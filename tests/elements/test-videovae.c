@@ -46,7 +46,7 @@ check_golden (const gchar *file, gint frames)
   g_autoptr (GPtrArray) buffers = NULL;
   g_autoptr (GBytes) bytes = NULL;
   g_autoptr (GstCaps) caps = NULL;
-  gsize n, different = 0;
+  gsize n;
   g_autofree gint32 *want = h3_test_golden_ints (file, "video_u8", &n);
 
   g_assert_cmpint (decoder_push (decoder, latent), ==, GST_FLOW_OK);
@@ -55,13 +55,7 @@ check_golden (const gchar *file, gint frames)
   buffers_check_timeline (buffers, 0, 0, 24, 0);
   bytes = buffers_bytes (buffers);
   g_assert_cmpuint (g_bytes_get_size (bytes), ==, n);
-  for (gsize i = 0; i < n; i++) {
-    gint error = ABS (at (bytes, i) - want[i]);
-    g_assert_cmpint (error, <=, 1);
-    different += error;
-  }
-  g_test_message ("%zu of %zu differ by 1", different, n);
-  g_assert_cmpuint (different, <=, n / 1000);
+  h3_test_assert_codes (g_bytes_get_data (bytes, NULL), want, n);
 }
 
 static void
@@ -773,6 +767,8 @@ main (int argc, char **argv)
 {
   gst_init (&argc, &argv);
   g_test_init (&argc, &argv, NULL);
+  if (h3_test_skip_program ())
+    return 0;
   g_test_add_func ("/videovae/golden", test_golden);
   g_test_add_func ("/videovae/caps", test_caps);
   g_test_add_func ("/videovae/format-preference", test_format_preference);

@@ -36,6 +36,27 @@ test_end (void)
   return status;
 }
 
+gboolean
+test_lacks (const gchar *elements)
+{
+  g_auto (GStrv) names = g_strsplit (elements, " ", -1);
+
+  for (guint i = 0; names[i]; i++) {
+    GstElementFactory *factory =
+        *names[i] ? gst_element_factory_find (names[i]) : NULL;
+    g_autofree gchar *reason = NULL;
+
+    if (factory || !*names[i]) {
+      g_clear_pointer (&factory, gst_object_unref);
+      continue;
+    }
+    reason = g_strdup_printf ("there is no element \"%s\"", names[i]);
+    g_test_skip (reason);
+    return TRUE;
+  }
+  return FALSE;
+}
+
 /* Programs */
 
 typedef struct {

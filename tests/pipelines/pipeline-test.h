@@ -4,7 +4,7 @@
 
 #include <gst/gst.h>
 
-#include "h3-test.h"
+#include "h3-test-device.h"
 
 G_BEGIN_DECLS
 
@@ -39,6 +39,13 @@ Result *launch (const gchar *pipeline);
 /* Fails, with the output, unless it ended well. */
 void result_check (const gchar *where, const Result *result);
 #define assert_ok(result) result_check (G_STRLOC, result)
+
+/* TRUE, and the test is skipped, when GStreamer here lacks one of these
+ * elements, which are separated by blanks. */
+gboolean test_lacks (const gchar *elements);
+/* What makes and reads an MP4. */
+#define H264 "x264enc avdec_h264 "
+#define AAC "avenc_aac avdec_aac "
 
 /* What a file holds, counted by decoding all of it. */
 typedef struct {

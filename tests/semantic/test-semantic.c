@@ -7,6 +7,7 @@
 #include <gst/gst.h>
 #include <string.h>
 
+#include "tests/tools/h3-test-device.h"
 #include "tests/tools/look.h"
 
 typedef struct {
@@ -230,6 +231,8 @@ main (int argc, char **argv)
 {
   gst_init (&argc, &argv);
   g_test_init (&argc, &argv, NULL);
+  if (h3_test_skip_program ())
+    return 0;
   g_test_add_func ("/semantic/96x64x22", test_landscape);
   g_test_add_func ("/semantic/64x96x22", test_portrait);
   g_test_add_func ("/semantic/96x64x39", test_longer);

@@ -8,7 +8,6 @@
 #include "tests/tools/h3-test-device.h"
 
 /* golden/README.md: a float32 implementation at a module */
-#define TOLERANCE h3_test_tolerance (1e-5, 3e-2)
 
 static H3Device *device;
 
@@ -113,7 +112,7 @@ compare_tap (const gchar *name, const H3Tensor *value, gpointer user_data)
   g_assert_cmpint (h3_tensor_size (value), ==, n);
   got = to_host (taps->stream, value);
   g_test_message ("%s", name);
-  h3_test_assert_close (got, want, n, TOLERANCE);
+  h3_test_assert_close (got, want, n, H3_TEST_EMBEDS);
   taps->compared++;
 }
 
@@ -190,7 +189,7 @@ compare_request (const gchar *path, const gchar *requests, const gchar *name,
   want = h3_test_golden (golden, "prompt_embeds", &n);
   g_test_message ("%s", golden);
   g_assert_cmpuint (n, ==, ids->len * h3_text_model_config (model)->hidden);
-  h3_test_assert_close (got, want, n, TOLERANCE);
+  h3_test_assert_close (got, want, n, H3_TEST_EMBEDS);
 }
 
 static void
@@ -248,7 +247,7 @@ test_causal (void)
   g_autofree gfloat *whole = encode (model, some_ids, n);
   g_autofree gfloat *part = encode (model, some_ids, half);
 
-  h3_test_assert_close (part, whole, half * hidden, TOLERANCE);
+  h3_test_assert_close (part, whole, half * hidden, H3_TEST_EMBEDS);
 }
 
 /* One token over and over has one state in every row, also in the rows that
@@ -274,7 +273,7 @@ test_many_rows (void)
     worst = MAX (worst, difference);
   }
   g_test_message ("worst relative difference %.2e", worst);
-  g_assert_cmpfloat (worst, <=, TOLERANCE);
+  g_assert_cmpfloat (worst, <=, H3_TEST_EMBEDS);
 }
 
 /* --- stopping --- */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "h3-test-device.h"
 
+#include <math.h>
+
 #include "cpu/h3-cpu.h"
 #include "cuda/h3-cuda.h"
 #include "model/checkpoint/stored-values.h"
@@ -9,6 +11,12 @@ gboolean
 h3_test_on_gpu (void)
 {
   return g_strcmp0 (g_getenv ("H3_TEST_BACKEND"), "cuda") == 0;
+}
+
+const gchar *
+h3_test_backend (void)
+{
+  return h3_test_on_gpu () ? "cuda" : "cpu";
 }
 
 /* One for the whole program: making it takes half a second. */
@@ -51,6 +59,29 @@ gdouble
 h3_test_tolerance (gdouble on_cpu, gdouble on_gpu)
 {
   return h3_test_on_gpu () ? on_gpu : on_cpu;
+}
+
+void
+h3_test_check_codes (const gchar *where, const guint8 *got, const gint32 *want,
+    gsize n)
+{
+  gdouble squares = 0, psnr;
+  gsize different = 0;
+  gint most = 0;
+
+  for (gsize i = 0; i < n; i++) {
+    gint error = ABS (got[i] - want[i]);
+
+    squares += (gdouble) error * error;
+    different += error != 0;
+    most = MAX (most, error);
+  }
+  psnr = 10 * log10 (255.0 * 255.0 * n / MAX (squares, 1e-9));
+  g_test_message ("%s: %" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT
+                  " codes differ, by %d at most: %.1f dB",
+      where, different, n, most, psnr);
+  if (h3_test_on_gpu () ? psnr < 48 : most > 1 || different > n / 1000)
+    g_error ("%s: the picture is not the golden one", where);
 }
 
 gfloat *
