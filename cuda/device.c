@@ -525,6 +525,7 @@ linear_swiglu (H3Stream *stream, const H3LinearSwigluArgs *args)
     .x = args->x,
     .weight = args->weight,
     .bias = args->bias };
+  gdouble weights = h3_tensor_size (args->weight->tensor);
   cudaError_t err;
 
   if (!h3_cuda_enter (stream))
@@ -532,9 +533,11 @@ linear_swiglu (H3Stream *stream, const H3LinearSwigluArgs *args)
   err = h3_cuda_linear_swiglu_sm90 (HANDLE (stream), args);
   if (err == cudaErrorNotSupported) {
     h3_cuda_linear (stream, &product);
-    err = h3_cuda_swiglu (HANDLE (stream), args->y, args->gate_up);
+    h3_cuda_ok (stream, "linear_swiglu",
+        h3_cuda_swiglu (HANDLE (stream), args->y, args->gate_up));
+  } else if (h3_cuda_ok (stream, "linear_swiglu", err)) {
+    h3_cuda_pace (stream, 2 * h3_tensor_rows (args->x) * weights);
   }
-  h3_cuda_ok (stream, "linear_swiglu", err);
 }
 
 static void
