@@ -20,8 +20,7 @@ export H3_SANITIZE_LOGS="$build/sanitize"
 mkdir -p "$H3_SANITIZE_LOGS"
 
 # One tool, one test. A test may refuse something on purpose: calls of CUDA that
-# fail are not looked at. What racecheck says of cuDNN's kernels, whose barriers
-# it does not know, is not either.
+# fail are not looked at. What racecheck says of cuDNN's kernels is not either.
 one='
   log="$H3_SANITIZE_LOGS/$1$(echo "$2" | tr / -).log"
   start=$(date +%s)
