@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Causal 3-D convolution and group norm, channels last (video-vae.md 5).
+/* Causal 3-D convolution, channels last (video-vae.md 5).
  *
  * A task makes some output channels of some pixels: the input that a few taps
  * of them see is gathered as a matrix, of which a pixel's neighbours are one
@@ -185,72 +185,4 @@ H3_ISA (h3_cpu_conv3d) (H3Stream *stream, const H3Conv3dArgs *args)
       h3_cpu_ceil_div (t.rows, t.block_rows) * t.col_tasks * t.tiles,
       PIXELS * (t.tile_o + t.panel * t.k * t.ci) * sizeof (gfloat), conv_task,
       &t);
-}
-
-/* Group norm. A task has one frame's groups of one cache line of channels. */
-
-typedef struct {
-  const H3GroupNormArgs *args;
-  gint64 pixels, channels, width; /* of a group */
-  gint64 some;                    /* groups of a task */
-  gint64 tasks;                   /* of a frame */
-} Norm;
-
-static void
-norm_group (const Norm *t, const gfloat *x, gfloat *y, gint64 channel)
-{
-  const gfloat *w = (const gfloat *) t->args->weight->data + channel;
-  const gfloat *b = (const gfloat *) t->args->bias->data + channel;
-  gdouble n = (gdouble) t->pixels * t->width, sum = 0, squares = 0, mean;
-  gfloat rstd;
-
-  for (gint64 p = 0; p < t->pixels; p++)
-    for (gint64 c = 0; c < t->width; c++)
-      sum += x[p * t->channels + c];
-  mean = sum / n;
-  for (gint64 p = 0; p < t->pixels; p++)
-    for (gint64 c = 0; c < t->width; c++) {
-      gdouble d = x[p * t->channels + c] - mean;
-      squares += d * d;
-    }
-  rstd = 1 / sqrt (squares / n + t->args->eps);
-  for (gint64 p = 0; p < t->pixels; p++)
-    for (gint64 c = 0; c < t->width; c++) {
-      gint64 i = p * t->channels + c;
-      y[i] = h3_siluf ((gfloat) (x[i] - mean) * rstd * w[c] + b[c]);
-    }
-}
-
-static void
-norm_task (gconstpointer data, gint64 index, gpointer scratch)
-{
-  const Norm *t = data;
-  gint64 frame = index / t->tasks * t->pixels * t->channels;
-  gint64 group = index % t->tasks * t->some;
-  gint64 end = MIN (group + t->some, t->args->groups);
-
-  for (; group < end; group++) {
-    gint64 at = frame + group * t->width;
-
-    norm_group (t, (const gfloat *) t->args->x->data + at,
-        (gfloat *) t->args->y->data + at, group * t->width);
-  }
-}
-
-void
-H3_ISA (h3_cpu_group_norm_silu) (H3Stream *stream, const H3GroupNormArgs *args)
-{
-  const gint64 *x = args->x->shape + args->x->rank - 3; /* H, W, C */
-  Norm t = { .args = args,
-    .pixels = x[0] * x[1],
-    .channels = x[2],
-    .width = x[2] / args->groups };
-
-  if (h3_tensor_size (args->x) == 0)
-    return;
-  t.some = MAX (1, 16 / t.width);
-  t.tasks = h3_cpu_ceil_div (args->groups, t.some);
-  h3_cpu_for (stream,
-      h3_tensor_size (args->x) / (t.pixels * t.channels) * t.tasks, 0,
-      norm_task, &t);
 }

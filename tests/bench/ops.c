@@ -137,6 +137,46 @@ bench_conv (Bench *b, gint64 c, gint64 co, gint64 k, gint64 length, gint d)
 }
 
 static void
+run_conv3d (Bench *b, gconstpointer args)
+{
+  h3_conv3d (b->stream, args);
+}
+
+static void
+run_norm (Bench *b, gconstpointer args)
+{
+  h3_group_norm_silu (b->stream, args);
+}
+
+/* A layer of the video encoder, of one frame, and the norm in front of it. */
+static void
+bench_conv3d (Bench *b, gint64 side, gint64 c, gint64 co)
+{
+  g_autofree gchar *name = g_strdup_printf ("conv3d %d x %d, %d -> %d",
+      (gint) side, (gint) side, (gint) c, (gint) co);
+  g_autofree gchar *norm = g_strdup_printf ("group_norm_silu %d x %d x %d",
+      (gint) side, (gint) side, (gint) c);
+  H3Tensor *x = tensor (b, H3_DTYPE_F32, DIMS (1, 1, side, side, c));
+  H3Tensor *a = tensor (b, H3_DTYPE_F32, DIMS (1, 1, side, side, c));
+  H3Tensor *y = tensor (b, H3_DTYPE_F32, DIMS (1, 1, side, side, co));
+  H3Tensor *gain = tensor (b, H3_DTYPE_F32, DIMS (c));
+  H3Tensor *bias = tensor (b, H3_DTYPE_F32, DIMS (co));
+  H3Weight *w =
+      h3_weight_new_plain (tensor (b, H3_DTYPE_F32, DIMS (co, 3, 3, 3, c)));
+
+  measure (b, name, 18.0 * side * side * c * co, run_conv3d,
+      &(H3Conv3dArgs){ y, x, w, bias, NULL, 1, 1, 1 });
+  measure (b, norm, 0, run_norm,
+      &(H3GroupNormArgs){ a, x, gain, gain, 32, 1e-6f });
+  h3_tensor_unref (x);
+  h3_tensor_unref (a);
+  h3_tensor_unref (y);
+  h3_tensor_unref (gain);
+  h3_tensor_unref (bias);
+  h3_weight_unref (w);
+}
+
+static void
 run_transpose (Bench *b, gconstpointer args)
 {
   h3_conv_transpose1d (b->stream, args);
@@ -222,6 +262,10 @@ main (int argc, char **argv)
   bench_conv (&b, 1, 1, 11, 29600, 5);
   bench_conv (&b, 2048, 1024, 7, 37, 1);
   bench_conv (&b, 512, 512, 7, 1500, 3);
+  bench_conv3d (&b, 96, 32, 32);
+  bench_conv3d (&b, 256, 128, 128);
+  bench_conv3d (&b, 64, 256, 256);
+  bench_conv3d (&b, 16, 1024, 1024);
   bench_transpose (&b, 128, 64, 9, 5, 37);
   bench_transpose (&b, 1024, 512, 9, 5, 300);
   bench_transpose (&b, 8, 4, 4, 2, 3700);
