@@ -79,6 +79,15 @@ latent_axis (H3TileAxis *latent, const H3TileAxis *pixels, gint ratio)
   }
 }
 
+/* Tiles at once, @at_most, so that every batch has about as many. */
+static gint
+even_batch (gint n_tiles, gint at_most)
+{
+  gint batches = (n_tiles + at_most - 1) / at_most;
+
+  return (n_tiles + batches - 1) / batches;
+}
+
 /* Of a level's output in time: floor ((t - 1) / stride) + 1. */
 static gint
 shorter (gint t, gint stride)
@@ -127,9 +136,10 @@ plan_init (Plan *plan, const H3VideoEncoderConfig *config,
   plan->n_tiles = plan->axis_y.n * plan->axis_x.n;
   plan->clip_frames = clips ? CLIP : 1;
   /* a GPU wants more than one still's tile at once */
-  plan->batch = clips                 ? BATCH_FRAMES
-                : device->host_memory ? 1
-                                      : MIN (BATCH_FRAMES, plan->n_tiles);
+  plan->batch = clips ? BATCH_FRAMES
+                : device->host_memory
+                    ? 1
+                    : even_batch (plan->n_tiles, BATCH_FRAMES);
 
   plan->buffer =
       plan->batch *
@@ -450,9 +460,7 @@ encode_piece (H3VideoEncoder *encoder, gint frames, const H3Stop *stop,
     const H3Tap *tap, GError **error)
 {
   const Plan *plan = &encoder->plan;
-  gint at_most = MAX (plan->batch / frames, 1);
-  gint batches = (plan->n_tiles + at_most - 1) / at_most;
-  gint tiles = (plan->n_tiles + batches - 1) / batches; /* as even as can be */
+  gint tiles = even_batch (plan->n_tiles, MAX (plan->batch / frames, 1));
   g_autoptr (H3Tensor) rgb = h3_tensor_view (encoder->rgb, 0, 4,
       (const gint64[]){ frames, plan->axis_y.length, plan->axis_x.length, 3 });
   gboolean done = TRUE;
