@@ -568,7 +568,8 @@ gst_h3_common_begin_job (GstH3Common *common, guint64 workspace,
 void
 gst_h3_common_settle (GstH3Common *common)
 {
-  gst_h3_model_settle (common->model, common->promised);
+  if (common->promised > 0)
+    gst_h3_model_settle (common->model, common->promised);
   common->promised = 0;
 }
 

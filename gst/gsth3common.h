@@ -141,7 +141,7 @@ gpointer gst_h3_common_begin_job (GstH3Common *common, guint64 workspace,
     const H3Stop *stop, GError **error);
 void gst_h3_common_end_job (GstH3Common *common);
 
-/* The workspace is allocated, or will not be. */
+/* The workspace is allocated, or will not be; nothing where acquiring failed. */
 void gst_h3_common_settle (GstH3Common *common);
 
 /* What `backend` and `cuda-device-id` choose, in any state; in READY and above

@@ -130,6 +130,9 @@ send_latent (GstH3Encoder *self, H3Tensor *latent, const GstH3LatentInfo *info,
 
   if (!caps)
     return GST_FLOW_NOT_NEGOTIATED;
+  /* It is there: the encoders wait for their results, the picture's to sample
+   * from the distribution on the host, both to find what is no number before it
+   * goes out. */
   buffer = gst_h3_tensor_to_buffer (latent, NULL, error);
   if (!buffer) {
     gst_caps_unref (caps);
@@ -195,8 +198,15 @@ take_eos (GstH3Encoder *self)
 {
   GstH3EncoderPrivate *priv = PRIV (self);
 
-  if (priv->flow == GST_FLOW_OK && priv->any && !priv->sent)
-    finish (self);
+  if (priv->flow != GST_FLOW_OK || !priv->any || priv->sent)
+    return;
+  finish (self);
+  /* nobody else would hear of it; an error of ours has been told */
+  if (priv->flow == GST_FLOW_NOT_LINKED || priv->flow < GST_FLOW_EOS)
+    gst_h3_common_fail (&priv->common,
+        g_error_new (GST_STREAM_ERROR, GST_STREAM_ERROR_FAILED,
+            "The latent cannot go out of pad \"src\": %s",
+            gst_flow_get_name (priv->flow)));
 }
 
 static void

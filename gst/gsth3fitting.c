@@ -207,6 +207,13 @@ gst_h3_frame_reader_reset (GstH3FrameReader *reader)
   reader->n = 0;
 }
 
+static gboolean
+changes (const GstVideoInfo *from, const GstVideoInfo *to)
+{
+  return to->width != from->width || to->height != from->height ||
+         (gint64) to->fps_n * from->fps_d != (gint64) from->fps_n * to->fps_d;
+}
+
 gboolean
 gst_h3_frame_reader_set_caps (GstH3FrameReader *reader, const GstCaps *caps,
     GError **error)
@@ -215,14 +222,12 @@ gst_h3_frame_reader_set_caps (GstH3FrameReader *reader, const GstCaps *caps,
 
   if (gst_video_info_from_caps (&info, caps) &&
       GST_VIDEO_INFO_FORMAT (&info) == GST_VIDEO_FORMAT_RGB) {
-    gboolean resized = reader->held && (info.width != reader->info.width ||
-                                           info.height != reader->info.height);
-
-    if (resized) {
+    if (reader->held && changes (&reader->info, &info)) {
       g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
-          "The frames change from %d x %d to %d x %d in the middle: a "
-          "reference must keep its size",
-          reader->info.width, reader->info.height, info.width, info.height);
+          "The frames change from %d x %d at %d/%d fps to %d x %d at %d/%d in "
+          "the middle: a reference must keep its size and rate",
+          reader->info.width, reader->info.height, reader->info.fps_n,
+          reader->info.fps_d, info.width, info.height, info.fps_n, info.fps_d);
       return FALSE;
     }
     reader->info = info;

@@ -20,6 +20,7 @@ plugin_init (GstPlugin *plugin)
   registered |= GST_ELEMENT_REGISTER (h3videovae, plugin);
   registered |= GST_ELEMENT_REGISTER (h3audiovae, plugin);
   registered |= GST_ELEMENT_REGISTER (h3videovaeenc, plugin);
+  registered |= GST_ELEMENT_REGISTER (h3audiovaeenc, plugin);
   registered |= GST_ELEMENT_REGISTER (h3src, plugin);
   return registered;
 }

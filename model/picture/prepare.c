@@ -194,9 +194,3 @@ h3_clip_encoded_frames (gint frames)
 {
   return frames < 5 ? 0 : (frames - 5) / 17 * 17 + 5;
 }
-
-gint64
-h3_reference_samples (gint frames, gint rate)
-{
-  return (gint64) ((gdouble) frames / H3_FPS * rate);
-}

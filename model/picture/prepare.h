@@ -69,8 +69,4 @@ gint64 h3_clip_slot_of_time (guint64 nanoseconds);
  * 0 when there are fewer than 5. */
 gint h3_clip_encoded_frames (gint frames);
 
-/* How many samples of a reference sound are used with a clip of @frames:
- * int (frames / 24 * rate). */
-gint64 h3_reference_samples (gint frames, gint rate);
-
 G_END_DECLS

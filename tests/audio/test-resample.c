@@ -143,6 +143,7 @@ test_length (void)
   gsize n_out;
 
   g_assert_cmpuint (h3_audio_frames_to_samples (124, 44100), ==, 227850);
+  g_assert_cmpuint (h3_audio_frames_to_samples (56, 8000), ==, 18666);
   g_assert_cmpuint (h3_audio_frames_to_samples (0, 44100), ==, 0);
   y = resample (x, 300000, 1, 44100, 124, &n_out);
   g_assert_cmpuint (n_out, ==, 165334);

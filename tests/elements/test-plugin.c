@@ -18,6 +18,7 @@ static const Element elements[] = {
   { "h3videovae", "Codec/Decoder/Video" },
   { "h3audiovae", "Codec/Decoder/Audio" },
   { "h3videovaeenc", "Codec/Encoder/Video" },
+  { "h3audiovaeenc", "Codec/Encoder/Audio" },
 };
 
 static void
