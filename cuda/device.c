@@ -742,12 +742,42 @@ most_free_device (gint n)
   return best;
 }
 
+/* How many devices there are. The runtime says the same of a driver that is too
+ * old and of one that is not there. */
+static gboolean
+count_devices (gint *n, GError **error)
+{
+  cudaError_t err = cudaGetDeviceCount (n);
+  gint driver = 0, runtime = 0;
+
+  if (err == cudaErrorNoDevice) {
+    g_set_error_literal (error, H3_ERROR, H3_ERROR_NOT_FOUND,
+        "there is an NVIDIA driver and no GPU that this process may see "
+        "($CUDA_VISIBLE_DEVICES?): use backend=auto or backend=cpu");
+    return FALSE;
+  }
+  if (err != cudaErrorInsufficientDriver)
+    return ok (NULL, err, "looking for NVIDIA GPUs", error);
+  cudaDriverGetVersion (&driver);
+  cudaRuntimeGetVersion (&runtime);
+  if (driver == 0)
+    g_set_error_literal (error, H3_ERROR, H3_ERROR_NOT_FOUND,
+        "there is no NVIDIA driver (libcuda.so.1): install it, or use "
+        "backend=auto or backend=cpu");
+  else
+    g_set_error (error, H3_ERROR, H3_ERROR_NOT_FOUND,
+        "the NVIDIA driver is for CUDA %d.%d, this build needs %d.%d: install "
+        "a newer one, or use backend=auto or backend=cpu",
+        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+  return FALSE;
+}
+
 static gboolean
 choose_device (gint *ordinal, struct cudaDeviceProp *prop, GError **error)
 {
   gint n = 0;
 
-  if (!ok (NULL, cudaGetDeviceCount (&n), "looking for NVIDIA GPUs", error))
+  if (!count_devices (&n, error))
     return FALSE;
   if (*ordinal >= n) {
     g_set_error (error, H3_ERROR, H3_ERROR_NOT_FOUND,

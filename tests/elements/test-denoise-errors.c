@@ -182,7 +182,7 @@ test_backend (void)
 
   if (!h3_test_on_gpu ())
     assert_refused (denoiser, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
-        "cuda");
+        "use backend=auto");
   denoiser_set (denoiser, "backend", "cpu", NULL);
   assert_works (denoiser);
 }
