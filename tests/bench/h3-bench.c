@@ -21,7 +21,8 @@ static const GOptionEntry options[] = {
   { "layers", 'l', 0, G_OPTION_ARG_INT, &layers,
       "of transformer and video decoder, for a quick look", "N" },
   { "only", 'o', 0, G_OPTION_ARG_STRING, &only,
-      "matmul, ops, transformer, text, vision, video, audio, encode or adaln",
+      "matmul, ops, transformer, text, vision, video, audio, encode, adaln or "
+      "resident (all models at once, ten clips)",
       "PART" },
   { "pytorch", 'p', 0, G_OPTION_ARG_FILENAME, &pytorch,
       "then run this script, which measures the same shapes", "SCRIPT" },
@@ -192,48 +193,63 @@ bench_cancel (Bench *b, const Denoise *d, gdouble seconds, gint blocks)
       1e3 * block);
 }
 
-static void
-bench_canvas (Bench *b, H3Transformer *t, gint width, gint height, gint frames)
+/* Rows of the sequence; 300 of text. */
+static gint
+denoise_init (Bench *b, Denoise *d, H3Transformer *t, gint width, gint height,
+    gint frames)
 {
   const H3TransformerConfig *c = h3_transformer_config (t);
   const gint n_text = 300;
   const gfloat t_v[] = { BENCH_T_V }, t_a[] = { BENCH_T_A };
   gint64 text[] = { n_text, c->text_dim };
-  g_autofree gchar *what = NULL;
   GError *error = NULL;
   H3Geometry g;
-  H3Packing p = { 0 };
-  gdouble seconds;
+  g_auto (H3Packing) p = { 0 };
   g_autoptr (H3Tensor) embeds =
       filler_tensor (b->filler, H3_DTYPE_BF16, 1, 0, 2, text);
-  Denoise d = { NULL };
 
   must (h3_geometry_init (&g, width, height, frames, &error) &&
             h3_packing_init (&p, &g, NULL, n_text, NULL, 0, &error),
       error);
-  d.video = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
+  d->video = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
       (gint64[]){ p.video_rows, 4 * c->video_channels });
-  d.audio = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
+  d->audio = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
       (gint64[]){ p.audio_rows, c->audio_channels });
-  d.video_v = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
+  d->video_v = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
       (gint64[]){ p.video_rows, 4 * c->video_channels });
-  d.audio_v = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
+  d->audio_v = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 2,
       (gint64[]){ p.audio_rows, c->audio_channels });
-  d.session = h3_transformer_session_new (t, b->stream, &p, embeds, t_v, t_a, 1,
-      NULL, NULL, NULL, NULL, NULL, NULL, &error);
-  must (d.session != NULL, error);
-  what = g_strdup_printf ("transformer %d x %d x %d, %d rows", width, height,
-      frames, p.rows);
-  seconds = bench_measure (b, what, forward_flop (c, p.rows), run_forward, &d);
+  d->session = h3_transformer_session_new (t, b->stream, &p, embeds, t_v, t_a,
+      1, NULL, NULL, NULL, NULL, NULL, NULL, &error);
+  must (d->session != NULL, error);
+  return p.rows;
+}
+
+static void
+denoise_clear (Denoise *d)
+{
+  h3_transformer_session_free (d->session);
+  h3_tensor_unref (d->video);
+  h3_tensor_unref (d->audio);
+  h3_tensor_unref (d->video_v);
+  h3_tensor_unref (d->audio_v);
+}
+
+static void
+bench_canvas (Bench *b, H3Transformer *t, gint width, gint height, gint frames)
+{
+  const H3TransformerConfig *c = h3_transformer_config (t);
+  Denoise d;
+  gint rows = denoise_init (b, &d, t, width, height, frames);
+  g_autofree gchar *what = g_strdup_printf ("transformer %d x %d x %d, %d rows",
+      width, height, frames, rows);
+  gdouble seconds =
+      bench_measure (b, what, forward_flop (c, rows), run_forward, &d);
+
   printf ("  workspace %.2f GB, with tables of 20 steps\n",
-      h3_transformer_workspace (c, b->device, p.rows, 20) / 1e9);
+      h3_transformer_workspace (c, b->device, rows, 20) / 1e9);
   bench_cancel (b, &d, seconds, c->layers);
-  h3_transformer_session_free (d.session);
-  h3_tensor_unref (d.video);
-  h3_tensor_unref (d.audio);
-  h3_tensor_unref (d.video_v);
-  h3_tensor_unref (d.audio_v);
-  h3_packing_clear (&p);
+  denoise_clear (&d);
 }
 
 static void
@@ -253,11 +269,20 @@ bench_transformer (Bench *b)
 
 /* --- the text encoder --- */
 
+#define N_TOKENS 300
+
 typedef struct {
   H3TextModel *model;
-  gint32 *ids;
-  gint n;
+  gint32 ids[N_TOKENS];
 } Encode;
+
+static void
+encode_init (Encode *e, H3TextModel *model)
+{
+  e->model = model;
+  for (gint i = 0; i < N_TOKENS; i++)
+    e->ids[i] = i * 503 % h3_text_model_config (model)->vocab;
+}
 
 static void
 run_encode (Bench *b, gpointer data)
@@ -265,7 +290,7 @@ run_encode (Bench *b, gpointer data)
   Encode *e = data;
   GError *error = NULL;
   g_autoptr (H3Tensor) state = h3_text_model_encode (e->model, b->stream,
-      &(H3TextInput){ .ids = e->ids, .n = e->n }, NULL, NULL, &error);
+      &(H3TextInput){ .ids = e->ids, .n = N_TOKENS }, NULL, NULL, &error);
 
   must (state != NULL, error);
 }
@@ -276,15 +301,13 @@ bench_text (Bench *b)
   g_autoptr (H3TextModel) model = bench_text_model_new (b->filler);
   const H3TextConfig *c = h3_text_model_config (model);
   gdouble q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-  Encode e = { model, g_new (gint32, 300), 300 };
+  Encode e;
 
-  for (gint i = 0; i < e.n; i++)
-    e.ids[i] = i * 503 % c->vocab;
+  encode_init (&e, model);
   bench_measure (b, "text encoder, 300 tokens, 50 layers",
-      50 * (2.0 * e.n * c->hidden * (2 * q + 2 * kv + 3.0 * c->ffn) +
-               2.0 * e.n * e.n * q),
+      50 * (2.0 * N_TOKENS * c->hidden * (2 * q + 2 * kv + 3.0 * c->ffn) +
+               2.0 * N_TOKENS * N_TOKENS * q),
       run_encode, &e);
-  g_free (e.ids);
 }
 
 typedef struct {
@@ -373,32 +396,48 @@ run_video (Bench *b, gpointer data)
   } while (n > 0);
 }
 
+/* Windows of the clip. */
+static gint
+video_init (Bench *b, Video *v, H3VideoVae *vae)
+{
+  GError *error = NULL;
+  H3Geometry g;
+
+  must (h3_geometry_init (&g, 1344, 768, 124, &error), error);
+  v->latent = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 4,
+      (gint64[]){ h3_video_vae_config (vae)->channels, g.latent_t, g.latent_h,
+          g.latent_w });
+  v->decoder = h3_video_decoder_new (vae, b->stream, g.latent_h, g.latent_w,
+      H3_COMPOSITION_RAW, &error);
+  must (v->decoder != NULL, error);
+  v->picture = g_malloc (1344 * 768 * 2);
+  return h3_video_windows (g.latent_t);
+}
+
+static void
+video_clear (Video *v)
+{
+  h3_video_decoder_free (v->decoder);
+  h3_tensor_unref (v->latent);
+  g_free (v->picture);
+}
+
 static void
 bench_video (Bench *b)
 {
   g_autoptr (H3VideoVae) vae = bench_video_vae_new (b->filler, layers);
   const H3VideoVaeConfig *c = h3_video_vae_config (vae);
-  GError *error = NULL;
-  H3Geometry g;
   Video v;
+  gint windows = video_init (b, &v, vae);
   gdouble rows = 1797, dim = 2048, per_tile;
 
-  must (h3_geometry_init (&g, 1344, 768, 124, &error), error);
-  v.latent = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 4,
-      (gint64[]){ c->channels, g.latent_t, g.latent_h, g.latent_w });
-  v.decoder = h3_video_decoder_new (vae, b->stream, g.latent_h, g.latent_w,
-      H3_COMPOSITION_RAW, &error);
-  must (v.decoder != NULL, error);
-  v.picture = g_malloc (1344 * 768 * 2);
   printf ("video decoder, %d of 36 layers\n", c->layers);
   per_tile = c->layers * (2 * rows * dim * (4 * dim + 3 * 8192) +
                              4 * rows * rows * dim) +
              2 * rows * dim * 3072;
   bench_measure (b, "video decoder, 1344 x 768 x 124, 28 x 7 tiles",
-      28 * h3_video_windows (g.latent_t) * per_tile, run_video, &v);
-  h3_video_decoder_free (v.decoder);
-  h3_tensor_unref (v.latent);
-  g_free (v.picture);
+      28 * windows * per_tile, run_video, &v);
+  video_clear (&v);
 }
 
 typedef struct {
@@ -423,20 +462,83 @@ run_audio (Bench *b, gpointer data)
 }
 
 static void
+audio_init (Bench *b, Audio *a, H3AudioVae *vae)
+{
+  GError *error = NULL;
+
+  a->decoder = h3_audio_decoder_new (vae, b->stream, 256, &error);
+  must (a->decoder != NULL, error);
+  a->latent = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 3,
+      (gint64[]){ 2, 32, 207 });
+}
+
+static void
+audio_clear (Audio *a)
+{
+  h3_audio_decoder_free (a->decoder);
+  h3_tensor_unref (a->latent);
+}
+
+static void
 bench_audio (Bench *b)
 {
   g_autoptr (H3AudioVae) vae = bench_audio_vae_new (b->filler);
-  GError *error = NULL;
   Audio a;
 
-  a.decoder = h3_audio_decoder_new (vae, b->stream, 256, &error);
-  must (a.decoder != NULL, error);
-  a.latent = filler_tensor (b->filler, H3_DTYPE_F32, 1, 0, 3,
-      (gint64[]){ 2, 32, 207 });
+  audio_init (b, &a, vae);
   bench_measure (b, "audio decoder, 207 latents (5 s), stereo", 0.5e12,
       run_audio, &a);
-  h3_audio_decoder_free (a.decoder);
-  h3_tensor_unref (a.latent);
+  audio_clear (&a);
+}
+
+/* --- memory --- */
+
+#define N_CLIPS 10
+
+/* Runs the part once; the most that was seen in use, its workspace included. */
+static gdouble
+run_part (Bench *b, BenchRun run, gpointer part, gdouble most)
+{
+  run (b, part);
+  synchronize (b);
+  return MAX (most, in_use (b));
+}
+
+/* All four models at once, and clips one after the other, each with workspaces of
+ * its own and one step of the transformer. */
+static void
+bench_resident (Bench *b)
+{
+  g_autoptr (H3Transformer) t = bench_transformer_new (b->filler, layers);
+  g_autoptr (H3TextModel) text = bench_text_model_new (b->filler);
+  g_autoptr (H3VideoVae) video_vae = bench_video_vae_new (b->filler, layers);
+  g_autoptr (H3AudioVae) audio_vae = bench_audio_vae_new (b->filler);
+
+  printf ("all four models resident, before the first clip: %.2f GB in use\n",
+      in_use (b) / 1e9);
+  for (gint i = 0; i < N_CLIPS; i++) {
+    Encode e;
+    Denoise d;
+    Video v;
+    Audio a;
+    gdouble most;
+
+    encode_init (&e, text);
+    most = run_part (b, run_encode, &e, 0);
+    denoise_init (b, &d, t, 1344, 768, 124);
+    most = run_part (b, run_forward, &d, most);
+    denoise_clear (&d);
+    video_init (b, &v, video_vae);
+    audio_init (b, &a, audio_vae);
+    most = run_part (b, run_video, &v, most);
+    most = run_part (b, run_audio, &a, most);
+    video_clear (&v);
+    audio_clear (&a);
+    printf ("  clip %2d, 1344 x 768 x 124: %.3f GB at the most, %.3f after "
+            "it\n",
+        i + 1, most / 1e9, in_use (b) / 1e9);
+    fflush (stdout);
+  }
 }
 
 static gint
@@ -479,6 +581,8 @@ main (int argc, char **argv)
     bench_transformer (&b);
   if (only && wanted ("adaln"))
     bench_adaln (&b, layers);
+  if (only && wanted ("resident"))
+    bench_resident (&b);
   if (wanted ("text"))
     bench_text (&b);
   if (wanted ("vision"))
