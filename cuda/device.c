@@ -803,6 +803,19 @@ choose_device (gint *ordinal, struct cudaDeviceProp *prop, GError **error)
   return FALSE;
 }
 
+/* Chosen already; better here than at the first operation of a clip. */
+static gboolean
+check_kernels (const struct cudaDeviceProp *prop, GError **error)
+{
+  if (h3_cuda_has_kernels ())
+    return TRUE;
+  g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
+      "this build has no kernels for %s, of compute capability %d.%d: "
+      "configure it with sm_%d%d among -Dgpu_archs",
+      prop->name, prop->major, prop->minor, prop->major, prop->minor);
+  return FALSE;
+}
+
 static gboolean
 make_pool (H3CudaDevice *cuda, GError **error)
 {
@@ -831,7 +844,8 @@ h3_cuda_device_new (gint ordinal, GError **error)
 
   if (!choose_device (&ordinal, &prop, error) ||
       !ok (NULL, cudaSetDevice (ordinal), "choosing the device", error) ||
-      !ok (NULL, cudaFree (NULL), "starting the GPU's context", error))
+      !ok (NULL, cudaFree (NULL), "starting the GPU's context", error) ||
+      !check_kernels (&prop, error))
     return NULL;
   cuda = g_new0 (H3CudaDevice, 1);
   g_atomic_ref_count_init (&cuda->device.refcount);

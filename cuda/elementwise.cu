@@ -71,6 +71,18 @@ split (bf16 *pieces, const float *x, gint64 n, gint64 cols, bool weight)
   store8 (pieces + 5 * cols, part[0]);
 }
 
+gboolean
+h3_cuda_has_kernels (void)
+{
+  cudaFuncAttributes code;
+  cudaError_t err = cudaFuncGetAttributes (&code, split);
+
+  if (err != cudaSuccess)
+    cudaGetLastError ();
+  return err != cudaErrorNoKernelImageForDevice &&
+      err != cudaErrorInvalidDeviceFunction;
+}
+
 /* @cols a multiple of eight, both aligned to 16 bytes */
 cudaError_t
 h3_cuda_split (H3CudaStreamHandle stream, gpointer pieces, gconstpointer x,

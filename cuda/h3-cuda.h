@@ -29,9 +29,9 @@ gboolean h3_cuda_have_driver (void);
  * that this code is in or from where it was installed, and makes a device.
  *
  * Errors: no module, no driver, no device, an ordinal out of range
- * H3_ERROR_NOT_FOUND; a device older than the kernels H3_ERROR_SETTINGS; a
- * library of CUDA's missing H3_ERROR_INIT; an exclusive device in use
- * H3_ERROR_BUSY.
+ * H3_ERROR_NOT_FOUND; a device older than the kernels, or one that this build has
+ * none for, H3_ERROR_SETTINGS; a library of CUDA's missing H3_ERROR_INIT; an
+ * exclusive device in use H3_ERROR_BUSY.
  */
 H3Device *h3_cuda_open_device (gint ordinal, GError **error);
 

@@ -12,6 +12,8 @@ G_BEGIN_DECLS
 
 typedef struct CUstream_st *H3CudaStreamHandle;
 
+/* FALSE when this build has no kernels for the current device (-Dgpu_archs). */
+gboolean h3_cuda_has_kernels (void);
 /* dst[i] = src[i] in dst's type; scale: times @factor */
 cudaError_t h3_cuda_convert (H3CudaStreamHandle stream, H3DType dst_type,
     gpointer dst, H3DType src_type, gconstpointer src, gint64 n, gfloat factor);
