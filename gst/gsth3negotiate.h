@@ -15,4 +15,10 @@ G_BEGIN_DECLS
  */
 GstCaps *gst_h3_choose_caps (GstPad *src, GstCaps *system, GError **error);
 
+/* Gives @caps the width and height of @structure, where it has them: numbers,
+ * ranges or lists, times @ratio, or, when @up is FALSE, divided by it. FALSE when
+ * none of them can be. */
+gboolean gst_h3_limit_sizes (GstCaps *caps, const GstStructure *structure,
+    gint ratio, gboolean up);
+
 G_END_DECLS

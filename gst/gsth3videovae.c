@@ -33,6 +33,7 @@
 
 #include "gst/gsth3cudaframes.h"
 #include "gst/gsth3elements.h"
+#include "gst/gsth3negotiate.h"
 #include "model/video/video-vae.h"
 
 GST_DEBUG_CATEGORY_STATIC (h3videovae_debug);
@@ -210,77 +211,6 @@ static const GstH3CommonFuncs video_vae_funcs = {
 
 /* Caps */
 
-/* @value, a number of latents, as pixels or back; FALSE when there is none. */
-static gboolean
-gst_h3_video_vae_scale (const GValue *value, gboolean to_pixels, GValue *out)
-{
-  gint low, high;
-
-  if (G_VALUE_HOLDS_INT (value)) {
-    low = g_value_get_int (value);
-    g_value_init (out, G_TYPE_INT);
-    g_value_set_int (out, to_pixels ? low * RATIO : low / RATIO);
-    return to_pixels || low % RATIO == 0;
-  }
-  if (GST_VALUE_HOLDS_INT_RANGE (value)) {
-    low = gst_value_get_int_range_min (value);
-    high = gst_value_get_int_range_max (value);
-    g_value_init (out, GST_TYPE_INT_RANGE);
-    if (to_pixels) {
-      gst_value_set_int_range_step (out, low * RATIO, high * RATIO, RATIO);
-      return TRUE;
-    }
-    low = (low + RATIO - 1) / RATIO;
-    high /= RATIO;
-    if (low < high) {
-      gst_value_set_int_range (out, low, high);
-    } else {
-      g_value_unset (out);
-      g_value_init (out, G_TYPE_INT);
-      g_value_set_int (out, low);
-    }
-    return low <= high;
-  }
-  if (GST_VALUE_HOLDS_LIST (value)) {
-    g_value_init (out, GST_TYPE_LIST);
-    for (guint i = 0; i < gst_value_list_get_size (value); i++) {
-      GValue one = G_VALUE_INIT;
-      if (gst_h3_video_vae_scale (gst_value_list_get_value (value, i),
-              to_pixels, &one))
-        gst_value_list_append_and_take_value (out, &one);
-      else if (G_IS_VALUE (&one))
-        g_value_unset (&one);
-    }
-    return gst_value_list_get_size (out) > 0;
-  }
-  return FALSE;
-}
-
-/* The template of the other pad with the sizes that @structure leaves. */
-static gboolean
-gst_h3_video_vae_limit (GstCaps *caps, const GstStructure *structure,
-    gboolean to_pixels)
-{
-  static const gchar *const fields[] = { "width", "height" };
-
-  for (guint i = 0; i < G_N_ELEMENTS (fields); i++) {
-    const GValue *value = gst_structure_get_value (structure, fields[i]);
-    GValue scaled = G_VALUE_INIT;
-    gboolean ok = TRUE;
-
-    if (!value)
-      continue;
-    ok = gst_h3_video_vae_scale (value, to_pixels, &scaled);
-    if (ok)
-      gst_caps_set_value (caps, fields[i], &scaled);
-    if (G_IS_VALUE (&scaled))
-      g_value_unset (&scaled);
-    if (!ok)
-      return FALSE;
-  }
-  return TRUE;
-}
-
 static gboolean
 gst_h3_video_vae_names_cuda (const GstCaps *caps, guint i)
 {
@@ -349,7 +279,7 @@ gst_h3_video_vae_transform_caps (GstBaseTransform *trans,
 
   for (guint i = 0; i < gst_caps_get_size (possible); i++) {
     GstCaps *one = gst_caps_copy (other);
-    if (gst_h3_video_vae_limit (one, gst_caps_get_structure (possible, i),
+    if (gst_h3_limit_sizes (one, gst_caps_get_structure (possible, i), RATIO,
             to_pixels))
       result = gst_caps_merge (result, gst_caps_intersect (one, other));
     gst_caps_unref (one);

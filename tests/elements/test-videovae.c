@@ -600,6 +600,8 @@ test_bad_caps (void)
 
   check_bad_caps ("channels", G_TYPE_INT, 5, "channels=5");
   check_bad_caps ("height", G_TYPE_INT, 1 << 20, "height");
+  check_bad_caps ("height", G_TYPE_INT, (1 << 28) + 4,
+      "height"); /* times 16: 64 */
   check_bad_caps ("frames", G_TYPE_INT, 0, "frames");
   check_bad_caps ("width", G_TYPE_INVALID, 0, "width");
 
