@@ -230,7 +230,7 @@ choose_by_time (Product *p, H3Stream *base, cublasLtHandle_t handle,
   g_autofree guint8 *wanted = g_malloc (MIN (bytes, COMPARED));
   g_autofree guint8 *result = g_malloc (MIN (bytes, COMPARED));
   float best = G_MAXFLOAT;
-  cudaEvent_t event[2];
+  cudaEvent_t event[2] = { NULL, NULL };
   gpointer y = NULL;
 
   *chosen = found[0].algo;
@@ -256,6 +256,7 @@ choose_by_time (Product *p, H3Stream *base, cublasLtHandle_t handle,
     }
   cudaEventDestroy (event[0]);
   cudaEventDestroy (event[1]);
+  cudaGetLastError (); /* no timing is no failure of the product */
   cudaFreeAsync (y, stream->handle);
 }
 
