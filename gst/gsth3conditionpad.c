@@ -7,33 +7,52 @@ struct _GstH3ConditionPad {
   GstH3ConditionMedia media;
   guint index;
 
+  gint flushed; /* atomic */
+
+  /* under lock, which is held over a frame's way onto its canvas; nothing is
+   * taken after it but the pad's object lock */
+  GMutex lock;
   GstH3FrameReader reader; /* holds the last frame, or the picture */
   H3TextCondition *clip;
-  gboolean sound; /* caps came: there is one */
 };
 
 G_DEFINE_FINAL_TYPE (GstH3ConditionPad, gst_h3_condition_pad,
     GST_TYPE_AGGREGATOR_PAD)
 
+/* With the lock held. */
 static void
 forget (GstH3ConditionPad *self)
 {
   gst_h3_frame_reader_reset (&self->reader);
   g_clear_pointer (&self->clip, h3_text_condition_free);
-  self->sound = FALSE;
 }
 
+void
+gst_h3_condition_pad_forget (GstH3ConditionPad *self)
+{
+  g_mutex_lock (&self->lock);
+  forget (self);
+  g_mutex_unlock (&self->lock);
+}
+
+/* In the thread that flushes, while the element's task may go on. */
 static GstFlowReturn
 gst_h3_condition_pad_flush (GstAggregatorPad *pad, GstAggregator *aggregator)
 {
-  forget (GST_H3_CONDITION_PAD (pad));
+  GstH3ConditionPad *self = GST_H3_CONDITION_PAD (pad);
+
+  gst_h3_condition_pad_forget (self);
+  g_atomic_int_set (&self->flushed, TRUE);
   return GST_FLOW_OK;
 }
 
 static void
 gst_h3_condition_pad_finalize (GObject *object)
 {
-  forget (GST_H3_CONDITION_PAD (object));
+  GstH3ConditionPad *self = GST_H3_CONDITION_PAD (object);
+
+  forget (self);
+  g_mutex_clear (&self->lock);
   G_OBJECT_CLASS (gst_h3_condition_pad_parent_class)->finalize (object);
 }
 
@@ -47,6 +66,7 @@ gst_h3_condition_pad_class_init (GstH3ConditionPadClass *klass)
 static void
 gst_h3_condition_pad_init (GstH3ConditionPad *self)
 {
+  g_mutex_init (&self->lock);
 }
 
 GstH3ConditionPad *
@@ -73,6 +93,12 @@ gst_h3_condition_pad_index (GstH3ConditionPad *self)
   return self->index;
 }
 
+gboolean
+gst_h3_condition_pad_was_flushed (GstH3ConditionPad *self)
+{
+  return g_atomic_int_compare_and_exchange (&self->flushed, TRUE, FALSE);
+}
+
 /* --- what comes in --- */
 
 static gboolean
@@ -97,7 +123,8 @@ push_frame (GstH3ConditionPad *self, const GstVideoFrame *frame, gint64 until,
       GST_VIDEO_FRAME_PLANE_STRIDE (frame, 0), width, height, error);
 }
 
-/* @buffer NULL: the end, after which a clip's last frame goes, too. */
+/* With the lock held. @buffer NULL: the end, at which a clip's last frame goes,
+ * too. */
 static gboolean
 take_frame (GstH3ConditionPad *self, GstBuffer *buffer,
     const GstH3Fitting *fitting, gboolean demo, GError **error)
@@ -124,81 +151,111 @@ set_caps (GstH3ConditionPad *self, GError **error)
   return !caps || gst_h3_frame_reader_set_caps (&self->reader, caps, error);
 }
 
-static gboolean
-take_buffer (GstH3ConditionPad *self, GstBuffer *buffer,
+gboolean
+gst_h3_condition_pad_take (GstH3ConditionPad *self, GstBuffer *buffer,
     const GstH3Fitting *fitting, gboolean demo, GError **error)
 {
+  gboolean good;
+
   if (self->media == GST_H3_CONDITION_AUDIO)
     return TRUE;
-  if (self->media == GST_H3_CONDITION_IMAGE && self->reader.n > 0)
-    return TRUE;
-  return set_caps (self, error) &&
-         take_frame (self, buffer, fitting, demo, error);
+  g_mutex_lock (&self->lock);
+  good =
+      set_caps (self, error) && take_frame (self, buffer, fitting, demo, error);
+  g_mutex_unlock (&self->lock);
+  return good;
 }
 
 gboolean
-gst_h3_condition_pad_take (GstH3ConditionPad *self, const GstH3Fitting *fitting,
-    gboolean demo, gboolean *settled, GError **error)
+gst_h3_condition_pad_finish (GstH3ConditionPad *self,
+    const GstH3Fitting *fitting, gboolean demo, GError **error)
 {
-  GstAggregatorPad *pad = GST_AGGREGATOR_PAD (self);
-  GstBuffer *buffer;
   gboolean good = TRUE;
 
-  while (good && (buffer = gst_aggregator_pad_pop_buffer (pad))) {
-    good = take_buffer (self, buffer, fitting, demo, error);
-    gst_buffer_unref (buffer);
-  }
-  if (self->media == GST_H3_CONDITION_AUDIO)
-    self->sound |= gst_pad_has_current_caps (GST_PAD_CAST (self));
-  *settled = gst_aggregator_pad_is_eos (pad) ||
-             (self->media == GST_H3_CONDITION_IMAGE && self->reader.n > 0) ||
-             (self->media == GST_H3_CONDITION_AUDIO && self->sound);
-  if (good && *settled && self->reader.n > 1)
+  g_mutex_lock (&self->lock);
+  if (self->reader.n > 1)
     good = take_frame (self, NULL, fitting, demo, error);
+  g_mutex_unlock (&self->lock);
   return good;
 }
 
 /* --- what came --- */
 
+static guint64
+count_frames (GstH3ConditionPad *self)
+{
+  guint64 n;
+
+  g_mutex_lock (&self->lock);
+  n = self->reader.n;
+  g_mutex_unlock (&self->lock);
+  return n;
+}
+
 gboolean
 gst_h3_condition_pad_is_there (GstH3ConditionPad *self)
 {
-  return self->media == GST_H3_CONDITION_AUDIO ? self->sound
-                                               : self->reader.n > 0;
+  return self->media == GST_H3_CONDITION_AUDIO
+             ? gst_pad_has_current_caps (GST_PAD_CAST (self))
+             : count_frames (self) > 0;
 }
 
 gboolean
 gst_h3_condition_pad_is_picture (GstH3ConditionPad *self)
 {
-  return self->media != GST_H3_CONDITION_AUDIO && self->reader.n == 1;
+  return self->media != GST_H3_CONDITION_AUDIO && count_frames (self) == 1;
 }
 
 void
 gst_h3_condition_pad_size (GstH3ConditionPad *self, gint *width, gint *height)
 {
+  g_mutex_lock (&self->lock);
   *width = self->reader.info.width;
   *height = self->reader.info.height;
+  g_mutex_unlock (&self->lock);
+}
+
+static gboolean
+gone (GError **error)
+{
+  g_set_error_literal (error, H3_ERROR, H3_ERROR_CANCELLED,
+      "flushed meanwhile");
+  return FALSE;
+}
+
+/* With the lock held. */
+static gboolean
+fit_picture (GstH3ConditionPad *self, H3Image *image, H3Fit fit,
+    gint canvas_width, gint canvas_height, GError **error)
+{
+  GstVideoFrame frame;
+  gint64 until;
+  gboolean have, good;
+
+  if (!gst_h3_frame_reader_next (&self->reader, NULL, &frame, &until, &have,
+          error))
+    return FALSE;
+  if (!have)
+    return gone (error);
+  good = h3_image_fit (image, fit, canvas_width, canvas_height,
+      GST_VIDEO_FRAME_PLANE_DATA (&frame, 0),
+      GST_VIDEO_FRAME_PLANE_STRIDE (&frame, 0), GST_VIDEO_FRAME_WIDTH (&frame),
+      GST_VIDEO_FRAME_HEIGHT (&frame), error);
+  gst_video_frame_unmap (&frame);
+  return good;
 }
 
 H3TextCondition *
 gst_h3_condition_pad_picture (GstH3ConditionPad *self, H3ConditionKind kind,
     H3Fit fit, gint canvas_width, gint canvas_height, GError **error)
 {
-  GstVideoFrame frame;
-  gint64 until;
-  gboolean have;
   g_auto (H3Image) image = { 0 };
   gboolean good;
 
-  if (!gst_h3_frame_reader_next (&self->reader, NULL, &frame, &until, &have,
-          error) ||
-      !have)
-    return NULL;
-  good = h3_image_fit (&image, fit, canvas_width, canvas_height,
-      GST_VIDEO_FRAME_PLANE_DATA (&frame, 0),
-      GST_VIDEO_FRAME_PLANE_STRIDE (&frame, 0), GST_VIDEO_FRAME_WIDTH (&frame),
-      GST_VIDEO_FRAME_HEIGHT (&frame), error);
-  gst_video_frame_unmap (&frame);
+  g_mutex_lock (&self->lock);
+  good = fit_picture (self, &image, fit, canvas_width, canvas_height, error);
+  forget (self);
+  g_mutex_unlock (&self->lock);
   return good ? h3_text_condition_new_picture (kind, &image, error) : NULL;
 }
 
@@ -206,9 +263,18 @@ H3TextCondition *
 gst_h3_condition_pad_clip (GstH3ConditionPad *self, gboolean has_sound,
     GError **error)
 {
+  g_autoptr (H3TextCondition) clip = NULL;
+
+  g_mutex_lock (&self->lock);
+  clip = g_steal_pointer (&self->clip);
+  forget (self);
+  g_mutex_unlock (&self->lock);
+  if (!clip) {
+    gone (error);
+    return NULL;
+  }
   /* which is known once the clip's other pad has had its say */
-  self->clip->has_sound = has_sound;
-  return h3_text_condition_finish (self->clip, error)
-             ? g_steal_pointer (&self->clip)
-             : NULL;
+  clip->has_sound = has_sound;
+  return h3_text_condition_finish (clip, error) ? g_steal_pointer (&clip)
+                                                : NULL;
 }

@@ -39,19 +39,33 @@ compare_pads (gconstpointer a, gconstpointer b)
 }
 
 static gboolean
-take_all (GList *pads, const GstH3Fitting *fitting, gboolean demo,
-    gboolean *settled, GError **error)
+any_flushed (GList *pads)
 {
-  *settled = TRUE;
-  for (GList *l = pads; l; l = l->next) {
-    gboolean one;
+  gboolean any = FALSE;
 
-    if (!gst_h3_condition_pad_take (l->data, fitting, demo, &one, error)) {
+  for (GList *l = pads; l; l = l->next)
+    any |= gst_h3_condition_pad_was_flushed (l->data);
+  return any;
+}
+
+static gboolean
+all_at_eos (GList *pads)
+{
+  for (GList *l = pads; l; l = l->next)
+    if (!gst_aggregator_pad_is_eos (l->data))
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+finish_all (GList *pads, const GstH3Fitting *fitting, gboolean demo,
+    GError **error)
+{
+  for (GList *l = pads; l; l = l->next)
+    if (!gst_h3_condition_pad_finish (l->data, fitting, demo, error)) {
       g_prefix_error (error, "Pad \"%s\": ", GST_PAD_NAME (l->data));
       return FALSE;
     }
-    *settled = *settled && one;
-  }
   return TRUE;
 }
 
@@ -200,29 +214,44 @@ add_references (GstH3TextConditions *conditions, GList *pads,
   return TRUE;
 }
 
+static gboolean
+collect (GstH3TextConditions *conditions, GList *pads, GstH3Task task,
+    const GstH3Fitting *fitting, gboolean demo, GError **error)
+{
+  g_autoptr (GList) sorted = g_list_sort (g_list_copy (pads), compare_pads);
+
+  if (!finish_all (sorted, fitting, demo, error))
+    return FALSE;
+  if (are_keyframes (sorted, task)) {
+    conditions->task = sorted ? "fl2va" : "t2va";
+    return add_keyframes (conditions, sorted, fitting, demo, error);
+  }
+  conditions->task = "ref2va";
+  return add_references (conditions, sorted, fitting, demo, error);
+}
+
 gboolean
 gst_h3_text_conditions_collect (GstH3TextConditions *conditions, GList *pads,
     GstH3Task task, const GstH3Fitting *fitting, gboolean demo, GError **error)
 {
-  g_autoptr (GList) sorted = NULL;
-  gboolean settled, good;
+  GError *failure = NULL;
 
+  if (any_flushed (pads))
+    gst_h3_text_conditions_clear (conditions);
+  if (conditions->collected || !all_at_eos (pads))
+    return TRUE;
+  conditions->collected =
+      collect (conditions, pads, task, fitting, demo, &failure);
   if (conditions->collected)
     return TRUE;
-  if (!take_all (pads, fitting, demo, &settled, error))
-    return FALSE;
-  if (!settled)
+  gst_h3_text_conditions_clear (conditions);
+  /* one that was flushed in between will bring another */
+  if (any_flushed (pads)) {
+    g_error_free (failure);
     return TRUE;
-  sorted = g_list_sort (g_list_copy (pads), compare_pads);
-  if (are_keyframes (sorted, task)) {
-    conditions->task = sorted ? "fl2va" : "t2va";
-    good = add_keyframes (conditions, sorted, fitting, demo, error);
-  } else {
-    conditions->task = "ref2va";
-    good = add_references (conditions, sorted, fitting, demo, error);
   }
-  conditions->collected = good;
-  return good;
+  g_propagate_error (error, failure);
+  return FALSE;
 }
 
 /* --- the vision tower --- */

@@ -32,8 +32,9 @@ typedef struct {
  * gst_h3_text_conditions_collect:
  * @pads: (element-type GstH3ConditionPad): in any order
  *
- * Takes what waits on the pads; once each has brought all that is needed,
- * @conditions are collected, and stay so until they are cleared.
+ * Once every pad is at EOS, @conditions are collected from what they brought,
+ * and stay so until one is flushed or they are cleared. Then each pad has to
+ * bring its own again.
  */
 gboolean gst_h3_text_conditions_collect (GstH3TextConditions *conditions,
     GList *pads, GstH3Task task, const GstH3Fitting *fitting, gboolean demo,

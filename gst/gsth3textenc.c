@@ -20,9 +20,11 @@
  * pads: `image_%u` takes the first frame, `video_%u` a clip or, of one frame, a
  * picture; `audio_%u` says that there is a sound, of the clip with the same
  * number if there is one. Their numbers are their order. They are keyframes or
- * references, see `task`, are needed before the first prompt, and stay for all
- * prompts until a flush. Frames must come at their own size and rate; give
- * h3videovaeenc the same ones, by a tee.
+ * references, see `task`. The first prompt waits until all of them are at EOS,
+ * and what they brought stays for all prompts, pads requested or released later
+ * notwithstanding, until one of these pads is flushed: then each has to bring
+ * its own again, so flush them together. Frames must come at their own size and
+ * rate; give h3videovaeenc the same ones, by a tee.
  *
  * Each prompt leaves as one buffer of float32 [tokens, hidden], with the
  * custom meta `GstH3JobMeta` (task, tokens, prompt, prompt-sha256).
@@ -104,7 +106,9 @@ struct _GstH3TextEnc {
   GString *collected; /* of a BYTES segment, until EOS */
   GstH3TextConditions conditions;
   H3Stream *stream;
-  gint cancel; /* atomic: end the prompt being encoded */
+  guint epoch; /* of @flushes: what is older was flushed */
+
+  guint flushes; /* atomic: begun and ended, of the text's pad */
 
   /* numbers, under the object lock */
   guint64 prompts, tokens;
@@ -226,14 +230,21 @@ GST_ELEMENT_REGISTER_DEFINE_WITH_CODE (h3textenc, "h3textenc", GST_RANK_NONE,
 
 /* --- one prompt --- */
 
+/* Whether the text being worked on was flushed: the base class stops the task
+ * only when all pads are. */
+static gboolean
+is_flushed (GstH3TextEnc *self)
+{
+  return GST_PAD_IS_FLUSHING (GST_PAD_CAST (self->sinkpad)) ||
+         (guint) g_atomic_int_get (&self->flushes) != self->epoch;
+}
+
 static gboolean
 should_stop (gpointer data)
 {
   GstH3TextEnc *self = data;
 
-  /* a flush's end may take back what going to READY had set */
-  return g_atomic_int_get (&self->cancel) ||
-         gst_h3_common_is_stopping (&self->common);
+  return is_flushed (self) || gst_h3_common_is_stopping (&self->common);
 }
 
 static guint
@@ -521,13 +532,31 @@ collect_conditions (GstH3TextEnc *self)
   return good;
 }
 
-static GstFlowReturn
-gst_h3_text_enc_aggregate (GstAggregator *aggregator, gboolean timeout)
+static void
+forget (GstH3TextEnc *self)
 {
-  GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
+  if (self->collected)
+    g_string_free (g_steal_pointer (&self->collected), TRUE);
+}
+
+/* Text before this was flushed. */
+static void
+begin_epoch (GstH3TextEnc *self)
+{
+  guint epoch = (guint) g_atomic_int_get (&self->flushes);
+
+  if (epoch != self->epoch)
+    forget (self);
+  self->epoch = epoch;
+}
+
+static GstFlowReturn
+aggregate (GstH3TextEnc *self)
+{
   GstBuffer *buffer;
   GstFlowReturn ret;
 
+  begin_epoch (self);
   if (!collect_conditions (self))
     return GST_FLOW_ERROR;
   /* the prompt stays on its pad meanwhile */
@@ -544,17 +573,57 @@ gst_h3_text_enc_aggregate (GstAggregator *aggregator, gboolean timeout)
   return ret;
 }
 
-static GstPad *
-gst_h3_text_enc_request_new_pad (GstElement *element, GstPadTemplate *template,
-    const gchar *name, const GstCaps *caps)
+static GstFlowReturn
+gst_h3_text_enc_aggregate (GstAggregator *aggregator, gboolean timeout)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
+  GstFlowReturn ret = aggregate (self);
+
+  /* the next text is as good as any */
+  return ret == GST_FLOW_FLUSHING && is_flushed (self)
+             ? GST_AGGREGATOR_FLOW_NEED_DATA
+             : ret;
+}
+
+/* --- pads --- */
+
+static GstFlowReturn
+condition_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (parent);
+  GstH3ConditionPad *condition = GST_H3_CONDITION_PAD (pad);
+  GError *error = NULL;
+  GstH3Fitting fitting;
+  gboolean good;
+
+  GST_OBJECT_LOCK (self);
+  fitting = self->fitting;
+  GST_OBJECT_UNLOCK (self);
+  good = gst_h3_condition_pad_take (condition, buffer, &fitting,
+      self->common.is_demo, &error);
+  gst_buffer_unref (buffer);
+  if (!good) {
+    g_prefix_error (&error, "Pad \"%s\": ", GST_PAD_NAME (pad));
+    gst_h3_common_fail (&self->common, error);
+    return GST_FLOW_ERROR;
+  }
+  /* one picture is all, whether or not its source knows; another is refused */
+  if (gst_h3_condition_pad_media (condition) == GST_H3_CONDITION_IMAGE)
+    gst_pad_send_event (pad, gst_event_new_eos ());
+  return GST_FLOW_OK;
+}
+
+static GstAggregatorPad *
+gst_h3_text_enc_create_new_pad (GstAggregator *aggregator,
+    GstPadTemplate *template, const gchar *name, const GstCaps *caps)
 {
   static const gchar *const formats[] = {
     [GST_H3_CONDITION_IMAGE] = "image_%u",
     [GST_H3_CONDITION_VIDEO] = "video_%u",
     [GST_H3_CONDITION_AUDIO] = "audio_%u",
   };
-  GList *pads = condition_pads (GST_H3_TEXT_ENC (element));
-  GstPad *pad = NULL;
+  GList *pads = condition_pads (GST_H3_TEXT_ENC (aggregator));
+  GstH3ConditionPad *pad = NULL;
 
   for (guint i = 0; i < G_N_ELEMENTS (formats); i++) {
     g_autofree gchar *full = NULL;
@@ -569,12 +638,11 @@ gst_h3_text_enc_request_new_pad (GstElement *element, GstPadTemplate *template,
     full = i == GST_H3_CONDITION_IMAGE   ? g_strdup_printf ("image_%u", index)
            : i == GST_H3_CONDITION_VIDEO ? g_strdup_printf ("video_%u", index)
                                          : g_strdup_printf ("audio_%u", index);
-    pad = GST_PAD_CAST (gst_h3_condition_pad_new (template, full, i, index));
-    if (!gst_element_add_pad (element, pad))
-      pad = NULL;
+    pad = gst_h3_condition_pad_new (template, full, i, index);
+    gst_pad_set_chain_function (GST_PAD_CAST (pad), condition_chain);
   }
   g_list_free_full (pads, gst_object_unref);
-  return pad;
+  return pad ? GST_AGGREGATOR_PAD (pad) : NULL;
 }
 
 /* Caps are known with each prompt's length and set then. */
@@ -592,8 +660,12 @@ gst_h3_text_enc_sink_event (GstAggregator *aggregator, GstAggregatorPad *pad,
 
   switch (GST_EVENT_TYPE (event)) {
     case GST_EVENT_FLUSH_START:
-      /* before the base class waits for the task that may be encoding */
-      g_atomic_int_set (&self->cancel, TRUE);
+    case GST_EVENT_FLUSH_STOP:
+      /* before the base class waits for the task that may be encoding; and
+       * again, should the task have taken text between the two */
+      if (pad == self->sinkpad)
+        g_atomic_int_inc (&self->flushes);
+      gst_h3_common_begin (&self->common);
       break;
     case GST_EVENT_TAG:
     case GST_EVENT_GAP:
@@ -608,13 +680,6 @@ gst_h3_text_enc_sink_event (GstAggregator *aggregator, GstAggregatorPad *pad,
       ->sink_event (aggregator, pad, event);
 }
 
-static void
-forget (GstH3TextEnc *self)
-{
-  if (self->collected)
-    g_string_free (g_steal_pointer (&self->collected), TRUE);
-}
-
 static GstFlowReturn
 gst_h3_text_enc_flush (GstAggregator *aggregator)
 {
@@ -622,25 +687,18 @@ gst_h3_text_enc_flush (GstAggregator *aggregator)
 
   forget (self);
   gst_h3_text_conditions_clear (&self->conditions);
-  gst_h3_common_begin (&self->common);
-  g_atomic_int_set (&self->cancel, FALSE);
   return GST_FLOW_OK;
-}
-
-static gboolean
-gst_h3_text_enc_start (GstAggregator *aggregator)
-{
-  GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
-
-  g_atomic_int_set (&self->cancel, FALSE);
-  return TRUE;
 }
 
 static gboolean
 gst_h3_text_enc_stop (GstAggregator *aggregator)
 {
   GstH3TextEnc *self = GST_H3_TEXT_ENC (aggregator);
+  GList *pads = condition_pads (self);
 
+  for (GList *l = pads; l; l = l->next)
+    gst_h3_condition_pad_forget (l->data);
+  g_list_free_full (pads, gst_object_unref);
   forget (self);
   gst_h3_text_conditions_clear (&self->conditions);
   g_clear_pointer (&self->stream, h3_stream_free);
@@ -655,8 +713,6 @@ gst_h3_text_enc_change_state (GstElement *element, GstStateChange transition)
 
   if (!gst_h3_common_before_state_change (&self->common, transition))
     return GST_STATE_CHANGE_FAILURE;
-  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY)
-    g_atomic_int_set (&self->cancel, TRUE);
   ret = GST_ELEMENT_CLASS (gst_h3_text_enc_parent_class)
             ->change_state (element, transition);
   gst_h3_common_after_state_change (&self->common, transition, ret);
@@ -745,12 +801,11 @@ gst_h3_text_enc_class_init (GstH3TextEncClass *klass)
   object_class->get_property = gst_h3_text_enc_get_property;
   object_class->finalize = gst_h3_text_enc_finalize;
   element_class->change_state = gst_h3_text_enc_change_state;
-  element_class->request_new_pad = gst_h3_text_enc_request_new_pad;
+  aggregator_class->create_new_pad = gst_h3_text_enc_create_new_pad;
   aggregator_class->aggregate = gst_h3_text_enc_aggregate;
   aggregator_class->negotiate = gst_h3_text_enc_negotiate;
   aggregator_class->sink_event = gst_h3_text_enc_sink_event;
   aggregator_class->flush = gst_h3_text_enc_flush;
-  aggregator_class->start = gst_h3_text_enc_start;
   aggregator_class->stop = gst_h3_text_enc_stop;
 
   gst_h3_common_class_init (element_class);
