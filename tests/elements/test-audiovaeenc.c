@@ -391,7 +391,7 @@ test_budget (void)
   push (encoder, sound, 32000, 2, 32000);
   encoder_eos (encoder);
   decoder_assert_error (encoder, GST_RESOURCE_ERROR,
-      GST_RESOURCE_ERROR_NO_SPACE_LEFT, "memory-budget");
+      GST_RESOURCE_ERROR_NO_SPACE_LEFT, "memory-budget allows");
 }
 
 int
