@@ -179,6 +179,8 @@ test_four_prompts (void)
   g_autoptr (GBytes) v = NULL, a = NULL, v1 = NULL, a1 = NULL;
   const guint8 *p, *q;
 
+  if (test_lacks ("subparse"))
+    return;
   launch_ok (FOUR "d.video ! h3videovae ! filesink location=%s "
                   "d.audio ! h3audiovae length=video ! filesink location=%s",
       prompts, video, audio);
@@ -253,12 +255,16 @@ test_one_timeline (void)
       "d.video ! h3videovae name=v ! fakesink sync=true "
       "d.audio ! h3audiovae name=a length=video ! fakesink sync=true",
       prompts);
-  g_autoptr (GstElement) pipeline = gst_parse_launch (text, NULL);
-  g_autoptr (GstBus) bus = gst_element_get_bus (pipeline);
+  g_autoptr (GstElement) pipeline = NULL;
+  g_autoptr (GstBus) bus = NULL;
   g_autoptr (GstMessage) message = NULL;
   Timeline video = { 0 }, audio = { 0 };
   gint video_segments = 0, audio_segments = 0;
 
+  if (test_lacks ("subparse"))
+    return;
+  pipeline = gst_parse_launch (text, NULL);
+  bus = gst_element_get_bus (pipeline);
   watch (pipeline, "v", &video, &video_segments);
   watch (pipeline, "a", &audio, &audio_segments);
   gst_element_set_state (pipeline, GST_STATE_PLAYING);

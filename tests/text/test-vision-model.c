@@ -526,7 +526,10 @@ test_not_finite (void)
   g_assert_true (h3_presentation_init (&presentation, tokenizer, list, 1, "hi",
       2, 4096, NULL));
   input = h3_presentation_input (&presentation, features);
-  assert_input_fails (text, stream, &input, H3_ERROR_NUMERIC, "token id 492");
+  /* a product of 0 and NaN, which a GPU's attention makes of the rows that it
+   * leaves out, spoils the rows before the picture, too */
+  assert_input_fails (text, stream, &input, H3_ERROR_NUMERIC,
+      h3_test_on_gpu () ? "not finite" : "token id 492");
   h3_test_remove_tree (root);
 }
 
