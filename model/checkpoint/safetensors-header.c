@@ -312,15 +312,15 @@ check_name (const Scanner *s, const gchar *name, const GArray *entries,
 {
   gsize length = strlen (name);
 
-  if (length == 0 || length > H3_HEADER_MAX_NAME) {
+  if (length == 0 || length > H3_STORED_MAX_NAME) {
     g_set_error (error, H3_ERROR, H3_ERROR_READ,
         "%s: a tensor's name has %" G_GSIZE_FORMAT " bytes; needed: 1 to %d",
-        s->path, length, H3_HEADER_MAX_NAME);
+        s->path, length, H3_STORED_MAX_NAME);
     return FALSE;
   }
-  if (entries->len == H3_HEADER_MAX_TENSORS) {
+  if (entries->len == H3_STORED_MAX_TENSORS) {
     g_set_error (error, H3_ERROR, H3_ERROR_READ, "%s: more than %d tensors",
-        s->path, H3_HEADER_MAX_TENSORS);
+        s->path, H3_STORED_MAX_TENSORS);
     return FALSE;
   }
   return TRUE;

@@ -15,9 +15,6 @@ typedef struct {
   guint64 begin, end; /* data_offsets */
 } H3HeaderEntry;
 
-#define H3_HEADER_MAX_TENSORS 65536
-#define H3_HEADER_MAX_NAME 4096
-
 /**
  * h3_safetensors_header_parse:
  * @json: @length bytes, changed in place; the entries point into it

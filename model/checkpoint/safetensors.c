@@ -1,30 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Opening a safetensors file and checking all of it (checkpoints.md 2.3).
- *
- * Payloads are read with pread(), not through a mapping. A mapped file that
- * shrinks or sits on a failing disk kills the process with SIGBUS; pread()
- * returns an error we can name the tensor in. It is not slower either: every
- * tensor is copied once anyway, since the file gives it any alignment and the
- * device needs its own, and pread() makes that copy without page faults and
- * without the file counting towards the process's resident memory. */
+ */
 #include "model/checkpoint/safetensors.h"
 #include "model/checkpoint/safetensors-header.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define MAX_HEADER G_GUINT64_CONSTANT (100000000)
 /* Enough to recognise what else a file may be. */
 #define MAGIC_BYTES 64
 
 struct _H3SafeTensors {
-  gchar *path;
-  gint fd;             /* -1 when in memory */
-  const guint8 *bytes; /* in memory, not owned */
-  guint64 size;
+  H3StoredFile file;
   gchar *header; /* names point into it */
   H3StoredTensor *tensors;
   guint n_tensors;
@@ -32,41 +19,12 @@ struct _H3SafeTensors {
   guint64 trailing;
 };
 
-static const struct {
-  const gchar *name;
-  gsize size;
-} stored_types[] = {
-  [H3_STORED_F32] = { "F32", 4 },
-  [H3_STORED_F16] = { "F16", 2 },
-  [H3_STORED_BF16] = { "BF16", 2 },
-  [H3_STORED_F64] = { "F64", 8 },
-  [H3_STORED_F8_E4M3] = { "F8_E4M3", 1 },
-  [H3_STORED_F8_E5M2] = { "F8_E5M2", 1 },
-  [H3_STORED_F8_E8M0] = { "F8_E8M0", 1 },
-  [H3_STORED_I8] = { "I8", 1 },
-  [H3_STORED_U8] = { "U8", 1 },
-  [H3_STORED_I16] = { "I16", 2 },
-  [H3_STORED_I32] = { "I32", 4 },
-  [H3_STORED_I64] = { "I64", 8 },
-};
-
-const gchar *
-h3_stored_type_name (H3StoredType type)
-{
-  return stored_types[type].name;
-}
-
-gsize
-h3_stored_type_size (H3StoredType type)
-{
-  return stored_types[type].size;
-}
-
+/* The types of this container: none in blocks. */
 static gboolean
 stored_type_from_name (const gchar *name, H3StoredType *type)
 {
-  for (guint i = 0; i < G_N_ELEMENTS (stored_types); i++) {
-    if (g_str_equal (stored_types[i].name, name)) {
+  for (guint i = 0; i <= H3_STORED_I64; i++) {
+    if (g_str_equal (h3_stored_type_name (i), name)) {
       *type = i;
       return TRUE;
     }
@@ -74,104 +32,16 @@ stored_type_from_name (const gchar *name, H3StoredType *type)
   return FALSE;
 }
 
-gchar *
-h3_stored_tensor_shape_string (const H3StoredTensor *tensor)
-{
-  GString *string = g_string_new ("[");
-
-  for (guint i = 0; i < tensor->rank; i++)
-    g_string_append_printf (string, "%s%" G_GUINT64_FORMAT, i ? ", " : "",
-        tensor->shape[i]);
-  return g_string_free (g_string_append_c (string, ']'), FALSE);
-}
-
-static gboolean
-read_at (const H3SafeTensors *file, guint64 offset, gsize n, gpointer dest,
-    GError **error)
-{
-  guint8 *to = dest;
-
-  if (file->fd < 0) {
-    memcpy (dest, file->bytes + offset, n);
-    return TRUE;
-  }
-  while (n > 0) {
-    /* Linux moves at most 2 GiB at a time. */
-    gssize got = pread (file->fd, to, MIN (n, 1u << 30), offset);
-
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0) {
-      g_set_error (error, H3_ERROR, H3_ERROR_READ,
-          "%s: cannot read at byte %" G_GUINT64_FORMAT " (%s)", file->path,
-          offset, g_strerror (errno));
-      return FALSE;
-    }
-    if (got == 0) {
-      g_set_error (error, H3_ERROR, H3_ERROR_READ,
-          "%s became shorter while it was read: it had %" G_GUINT64_FORMAT
-          " bytes and ends at byte %" G_GUINT64_FORMAT " now",
-          file->path, file->size, offset);
-      return FALSE;
-    }
-    to += got;
-    offset += got;
-    n -= got;
-  }
-  return TRUE;
-}
-
-gboolean
-h3_stored_tensor_read (const H3StoredTensor *tensor, guint64 first, gsize n,
-    gpointer dest, GError **error)
-{
-  g_return_val_if_fail (first <= tensor->bytes && n <= tensor->bytes - first,
-      FALSE);
-
-  if (!read_at (tensor->file, tensor->offset + first, n, dest, error)) {
-    g_prefix_error (error, "tensor %s: ", tensor->name);
-    return FALSE;
-  }
-  return TRUE;
-}
-
-/* The kernel takes no more than a device's largest transfer of one wish. */
-#define ADVICE_BYTES ((gsize) 512 << 10)
-
-void
-h3_stored_tensor_will_read (const H3StoredTensor *tensor, guint64 first,
-    gsize n)
-{
-  if (tensor->file->fd < 0)
-    return;
-  for (gsize i = 0; i < n; i += ADVICE_BYTES)
-    posix_fadvise (tensor->file->fd, tensor->offset + first + i,
-        MIN (ADVICE_BYTES, n - i), POSIX_FADV_WILLNEED);
-}
-
 /* What a file that is no safetensors file is, in a sentence. */
 static void
-set_error_not_safetensors (const H3SafeTensors *file, const guint8 *magic,
+set_error_not_safetensors (const H3StoredFile *file, const guint8 *magic,
     gsize n_magic, guint64 header_bytes, GError **error)
 {
-  static const gchar lfs[] = "version https://git-lfs";
-  gsize first = 0;
-
-  while (first < n_magic && g_ascii_isspace (magic[first]))
-    first++;
-  if ((n_magic >= sizeof lfs - 1 && memcmp (magic, lfs, sizeof lfs - 1) == 0) ||
-      (first < n_magic && magic[first] == '<'))
-    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
-        "%s is a Git-LFS pointer (or web page), not weights: "
-        "download the real file",
-        file->path);
-  else if (n_magic >= 4 && memcmp (magic, "GGUF", 4) == 0)
+  if (!h3_stored_file_check_magic (file, magic, n_magic, error))
+    return;
+  if (n_magic >= 4 && memcmp (magic, "GGUF", 4) == 0)
     g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
         "%s is a GGUF file; a safetensors file is needed", file->path);
-  else if (n_magic >= 4 &&
-           (memcmp (magic, "PK\3\4", 4) == 0 || magic[0] == 0x80))
-    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
-        "%s is a PyTorch pickle; only safetensors is supported", file->path);
   else if (file->size < 8)
     g_set_error (error, H3_ERROR, H3_ERROR_READ,
         "%s is not a safetensors file: it has %" G_GUINT64_FORMAT
@@ -186,12 +56,12 @@ set_error_not_safetensors (const H3SafeTensors *file, const guint8 *magic,
 
 /* The length in front of the header, checked against the file. */
 static gboolean
-read_header_length (const H3SafeTensors *file, guint64 *length, GError **error)
+read_header_length (const H3StoredFile *file, guint64 *length, GError **error)
 {
   guint8 magic[MAGIC_BYTES];
   gsize n = MIN (file->size, MAGIC_BYTES);
 
-  if (!read_at (file, 0, n, magic, error))
+  if (!h3_stored_file_read (file, 0, n, magic, error))
     return FALSE;
   *length = 0;
   if (n >= 8) {
@@ -238,28 +108,30 @@ make_tensor (const H3SafeTensors *file, guint64 payload,
     const H3HeaderEntry *entry, H3StoredTensor *tensor, GError **error)
 {
   tensor->name = entry->name;
-  tensor->path = file->path;
-  tensor->file = file;
+  tensor->path = file->file.path;
+  tensor->file = &file->file;
   tensor->rank = entry->rank;
   memcpy (tensor->shape, entry->shape, sizeof tensor->shape);
 
   if (!stored_type_from_name (entry->dtype, &tensor->type)) {
     g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
-        "%s: dtype %s of tensor %s is not supported", file->path, entry->dtype,
-        entry->name);
+        "%s: dtype %s of tensor %s is not supported", file->file.path,
+        entry->dtype, entry->name);
     return FALSE;
   }
-  if (!payload_bytes (entry, stored_types[tensor->type].size, &tensor->bytes)) {
+  if (!payload_bytes (entry, h3_stored_type_size (tensor->type),
+          &tensor->bytes)) {
     g_autofree gchar *shape = h3_stored_tensor_shape_string (tensor);
     g_set_error (error, H3_ERROR, H3_ERROR_READ,
-        "%s: tensor %s: shape overflows: %s", file->path, entry->name, shape);
+        "%s: tensor %s: shape overflows: %s", file->file.path, entry->name,
+        shape);
     return FALSE;
   }
   if (entry->begin > entry->end) {
     g_set_error (error, H3_ERROR, H3_ERROR_READ,
         "%s: tensor %s: offsets reversed: %" G_GUINT64_FORMAT
         " to %" G_GUINT64_FORMAT,
-        file->path, entry->name, entry->begin, entry->end);
+        file->file.path, entry->name, entry->begin, entry->end);
     return FALSE;
   }
   if (entry->end - entry->begin != tensor->bytes) {
@@ -267,8 +139,8 @@ make_tensor (const H3SafeTensors *file, guint64 payload,
     g_set_error (error, H3_ERROR, H3_ERROR_READ,
         "%s: tensor %s: data_offsets give %" G_GUINT64_FORMAT
         " bytes, shape %s of %s needs %" G_GUINT64_FORMAT,
-        file->path, entry->name, entry->end - entry->begin, shape, entry->dtype,
-        tensor->bytes);
+        file->file.path, entry->name, entry->end - entry->begin, shape,
+        entry->dtype, tensor->bytes);
     return FALSE;
   }
   /* Wraps for absurd offsets; check_layout() refuses those before any use. */
@@ -306,7 +178,7 @@ check_layout (H3SafeTensors *file, guint64 payload_size, const GArray *entries,
       g_set_error (error, H3_ERROR, H3_ERROR_READ,
           "%s: hole before %s: it begins at %" G_GUINT64_FORMAT
           ", the tensor before it ends at %" G_GUINT64_FORMAT,
-          file->path, entry->name, entry->begin, end);
+          file->file.path, entry->name, entry->begin, end);
       return FALSE;
     }
     if (entry->begin < end) {
@@ -314,7 +186,7 @@ check_layout (H3SafeTensors *file, guint64 payload_size, const GArray *entries,
       g_set_error (error, H3_ERROR, H3_ERROR_READ,
           "%s: %s overlaps %s: it begins at %" G_GUINT64_FORMAT
           ", that ends at %" G_GUINT64_FORMAT,
-          file->path, entry->name, before->name, entry->begin, end);
+          file->file.path, entry->name, before->name, entry->begin, end);
       return FALSE;
     }
     end = entry->end;
@@ -324,7 +196,7 @@ check_layout (H3SafeTensors *file, guint64 payload_size, const GArray *entries,
         "%s is truncated: tensors need %" G_GUINT64_FORMAT
         " bytes, file has %" G_GUINT64_FORMAT " (missing %" G_GUINT64_FORMAT
         "); download again",
-        file->path, end, payload_size, end - payload_size);
+        file->file.path, end, payload_size, end - payload_size);
     return FALSE;
   }
   file->trailing = payload_size - end;
@@ -346,7 +218,8 @@ index_tensors (H3SafeTensors *file, guint64 header_bytes, const GArray *entries,
       return FALSE;
     g_hash_table_insert (file->by_name, (gpointer) tensor->name, tensor);
   }
-  return check_layout (file, file->size - 8 - header_bytes, entries, error);
+  return check_layout (file, file->file.size - 8 - header_bytes, entries,
+      error);
 }
 
 static gboolean
@@ -355,44 +228,20 @@ read_header (H3SafeTensors *file, GError **error)
   g_autoptr (GArray) entries = NULL;
   guint64 length;
 
-  if (!read_header_length (file, &length, error))
+  if (!read_header_length (&file->file, &length, error))
     return FALSE;
   file->header = g_try_malloc (length);
   if (!file->header) {
     g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
-        "%s: no memory for a header of %" G_GUINT64_FORMAT " bytes", file->path,
-        length);
+        "%s: no memory for a header of %" G_GUINT64_FORMAT " bytes",
+        file->file.path, length);
     return FALSE;
   }
-  if (!read_at (file, 8, length, file->header, error))
+  if (!h3_stored_file_read (&file->file, 8, length, file->header, error))
     return FALSE;
-  entries =
-      h3_safetensors_header_parse (file->header, length, file->path, error);
+  entries = h3_safetensors_header_parse (file->header, length, file->file.path,
+      error);
   return entries && index_tensors (file, length, entries, error);
-}
-
-static gint
-open_regular_file (const gchar *path, guint64 *size, GError **error)
-{
-  /* Not to wait for a writer when somebody names a FIFO. */
-  gint fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat st;
-
-  if (fd < 0) {
-    gint code = errno == ENOENT || errno == ENOTDIR ? H3_ERROR_NOT_FOUND
-                                                    : H3_ERROR_OPEN;
-    g_set_error (error, H3_ERROR, code, "%s: cannot open (%s)", path,
-        g_strerror (errno));
-    return -1;
-  }
-  if (fstat (fd, &st) < 0 || !S_ISREG (st.st_mode)) {
-    g_set_error (error, H3_ERROR, H3_ERROR_OPEN,
-        "%s: cannot open (it is no regular file)", path);
-    close (fd);
-    return -1;
-  }
-  *size = st.st_size;
-  return fd;
 }
 
 H3SafeTensors *
@@ -400,9 +249,8 @@ h3_safetensors_open (const gchar *path, GError **error)
 {
   g_autoptr (H3SafeTensors) file = g_new0 (H3SafeTensors, 1);
 
-  file->path = g_strdup (path);
-  file->fd = open_regular_file (path, &file->size, error);
-  if (file->fd < 0 || !read_header (file, error))
+  if (!h3_stored_file_open (&file->file, path, error) ||
+      !read_header (file, error))
     return NULL;
   return g_steal_pointer (&file);
 }
@@ -413,10 +261,7 @@ h3_safetensors_parse (const guint8 *bytes, gsize size, const gchar *name,
 {
   g_autoptr (H3SafeTensors) file = g_new0 (H3SafeTensors, 1);
 
-  file->path = g_strdup (name);
-  file->fd = -1;
-  file->bytes = bytes;
-  file->size = size;
+  h3_stored_file_open_bytes (&file->file, bytes, size, name);
   if (!read_header (file, error))
     return NULL;
   return g_steal_pointer (&file);
@@ -427,12 +272,10 @@ h3_safetensors_free (H3SafeTensors *file)
 {
   if (!file)
     return;
-  if (file->fd >= 0)
-    close (file->fd);
   g_clear_pointer (&file->by_name, g_hash_table_unref);
   g_free (file->tensors);
   g_free (file->header);
-  g_free (file->path);
+  h3_stored_file_close (&file->file);
   g_free (file);
 }
 

@@ -122,10 +122,10 @@ add_listed (H3TensorSet *set, const gchar *index, const gchar *dir,
 {
   const gchar *shard;
 
-  if (!*tensor || strlen (tensor) > H3_HEADER_MAX_NAME) {
+  if (!*tensor || strlen (tensor) > H3_STORED_MAX_NAME) {
     g_set_error (error, H3_ERROR, H3_ERROR_READ,
         "%s: a tensor's name has %" G_GSIZE_FORMAT " bytes; needed: 1 to %d",
-        index, strlen (tensor), H3_HEADER_MAX_NAME);
+        index, strlen (tensor), H3_STORED_MAX_NAME);
     return FALSE;
   }
   if (!JSON_NODE_HOLDS_VALUE (where) ||
@@ -165,10 +165,10 @@ read_index (H3TensorSet *set, const gchar *index, const gchar *dir,
   }
   map = json_node_get_object (node);
   if (json_object_get_size (map) == 0 ||
-      json_object_get_size (map) > H3_HEADER_MAX_TENSORS) {
+      json_object_get_size (map) > H3_STORED_MAX_TENSORS) {
     g_set_error (error, H3_ERROR, H3_ERROR_READ,
         "%s: weight_map lists %u tensors; needed: 1 to %d", index,
-        json_object_get_size (map), H3_HEADER_MAX_TENSORS);
+        json_object_get_size (map), H3_STORED_MAX_TENSORS);
     return FALSE;
   }
   json_object_iter_init (&iter, map);
