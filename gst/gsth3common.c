@@ -542,7 +542,6 @@ use_model (GstH3Common *common, UseModel use, guint64 workspace, guint64 held,
     g_propagate_error (error, local);
     return NULL;
   }
-  gst_h3_common_begin (common);
   return result;
 }
 
@@ -553,8 +552,10 @@ gst_h3_common_acquire (GstH3Common *common, guint64 workspace, guint64 held,
   gpointer model =
       use_model (common, gst_h3_model_load, workspace, held, stop, error);
 
-  if (model)
+  if (model) {
     common->promised = workspace - MIN (held, workspace);
+    gst_h3_common_begin (common);
+  }
   return model;
 }
 
@@ -562,7 +563,12 @@ gpointer
 gst_h3_common_begin_job (GstH3Common *common, guint64 workspace,
     const H3Stop *stop, GError **error)
 {
-  return use_model (common, gst_h3_model_begin, workspace, 0, stop, error);
+  gpointer model =
+      use_model (common, gst_h3_model_begin, workspace, 0, stop, error);
+
+  if (model)
+    gst_h3_common_begin (common);
+  return model;
 }
 
 void

@@ -155,13 +155,14 @@ gboolean
 gst_h3_condition_pad_take (GstH3ConditionPad *self, GstBuffer *buffer,
     const GstH3Fitting *fitting, gboolean demo, GError **error)
 {
-  gboolean good;
+  gboolean enough, good;
 
   if (self->media == GST_H3_CONDITION_AUDIO)
     return TRUE;
   g_mutex_lock (&self->lock);
-  good =
-      set_caps (self, error) && take_frame (self, buffer, fitting, demo, error);
+  enough = self->media == GST_H3_CONDITION_IMAGE && self->reader.n > 0;
+  good = enough || (set_caps (self, error) &&
+                       take_frame (self, buffer, fitting, demo, error));
   g_mutex_unlock (&self->lock);
   return good;
 }

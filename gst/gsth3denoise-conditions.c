@@ -174,6 +174,15 @@ condition_event (GstPad *pad, GstObject *parent, GstEvent *event)
 
 /* --- pads --- */
 
+/* Who waits for this pad waits for nothing. */
+static void
+condition_unlinked (GstH3Denoise *self)
+{
+  g_mutex_lock (&self->lock);
+  g_cond_broadcast (&self->changed);
+  g_mutex_unlock (&self->lock);
+}
+
 static GstPad *
 add_pad (GstH3Denoise *self, GstPadTemplate *template, const gchar *name,
     Role role, guint index)
@@ -186,6 +195,8 @@ add_pad (GstH3Denoise *self, GstPadTemplate *template, const gchar *name,
   gst_pad_set_element_private (source->pad, source);
   gst_pad_set_chain_function (source->pad, condition_chain);
   gst_pad_set_event_function (source->pad, condition_event);
+  g_signal_connect_object (source->pad, "unlinked",
+      G_CALLBACK (condition_unlinked), self, G_CONNECT_SWAPPED);
 
   g_mutex_lock (&self->lock);
   self->conditions =

@@ -201,7 +201,8 @@ take_eos (GstH3Encoder *self)
   if (priv->flow != GST_FLOW_OK || !priv->any || priv->sent)
     return;
   finish (self);
-  /* nobody else would hear of it; an error of ours has been told */
+  /* nobody else would hear of it; an error of ours has been told, and is not
+   * again */
   if (priv->flow == GST_FLOW_NOT_LINKED || priv->flow < GST_FLOW_EOS)
     gst_h3_common_fail (&priv->common,
         g_error_new (GST_STREAM_ERROR, GST_STREAM_ERROR_FAILED,
@@ -233,8 +234,10 @@ take_caps (GstH3Encoder *self, GstEvent *event)
   gboolean good;
 
   gst_event_parse_caps (event, &caps);
-  good = GST_H3_ENCODER_GET_CLASS (self)->set_caps (self, caps, &error);
-  if (!good)
+  /* what was refused comes again with the next buffer */
+  good = PRIV (self)->flow == GST_FLOW_OK &&
+         GST_H3_ENCODER_GET_CLASS (self)->set_caps (self, caps, &error);
+  if (error)
     fail (self, error);
   gst_event_unref (event);
   return good;
@@ -248,6 +251,9 @@ gst_h3_encoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
 
   switch (GST_EVENT_TYPE (event)) {
     case GST_EVENT_STREAM_START:
+      /* after the last one's latent another may follow */
+      if (priv->flow == GST_FLOW_OK && priv->sent)
+        reset (self);
       send_stream_start (self, event);
       return TRUE;
     case GST_EVENT_CAPS:

@@ -261,6 +261,22 @@ test_unlinked (void)
   gst_object_unref (pad);
 }
 
+/* A pad that is unlinked while a job waits for it is not waited for. */
+static void
+test_unlinked_waiting (void)
+{
+  g_auto (Conditioned) c = { NULL };
+  g_autoptr (GstPad) pad = NULL;
+
+  conditioned_init (&c, &first);
+  denoiser_push (c.denoiser);
+  g_usleep (20 * 1000);
+  pad = gst_element_get_static_pad (c.denoiser->element, "first_frame");
+  gst_pad_unlink (c.pads[0]->srcpad, pad);
+  denoiser_assert_error (c.denoiser, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+      "\"first_frame\" is not linked");
+}
+
 /* The other partition's transformer is open. */
 static void
 test_partition (void)
@@ -341,6 +357,8 @@ add_condition_tests (void)
   g_test_add_func ("/denoise/conditions/cancel-waiting", test_cancel_waiting);
   g_test_add_func ("/denoise/conditions/mismatch", test_mismatch);
   g_test_add_func ("/denoise/conditions/unlinked", test_unlinked);
+  g_test_add_func ("/denoise/conditions/unlinked-waiting",
+      test_unlinked_waiting);
   g_test_add_func ("/denoise/conditions/partition", test_partition);
   g_test_add_func ("/denoise/conditions/bad-latents", test_bad_latents);
   g_test_add_func ("/denoise/conditions/pads", test_pads);

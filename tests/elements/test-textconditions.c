@@ -349,6 +349,8 @@ test_no_eos (void)
 
   g_assert_cmpint (push_media (encoder, 0, first), ==, GST_FLOW_OK);
   g_assert_cmpint (push_media (encoder, 0, other), ==, GST_FLOW_EOS);
+  gst_harness_push_event (encoder->pads[0], gst_event_new_stream_start ("2"));
+  push_media (encoder, 0, other);
   check_golden (encoder, "fl2va_first", KEYFRAME_PROMPT, "fl2va", 1);
 }
 

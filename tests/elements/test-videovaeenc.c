@@ -234,6 +234,40 @@ test_flush (void)
   }
 }
 
+/* Another stream on the same pad has another latent. */
+static void
+test_next_stream (void)
+{
+  g_autoptr (Media) other = media_pattern (96, 64, 6);
+  g_autoptr (Media) clip = media_clip ();
+  g_autoptr (Media) first = media_picture ("first");
+  g_autoptr (Decoder) encoder = encoder_new ("reference", "frames", "56");
+  g_autoptr (Decoder) keyframe = keyframe_new ("first-frame", "stretch");
+  GstSegment segment;
+
+  gst_segment_init (&segment, GST_FORMAT_TIME);
+  start (encoder, other, "24/1");
+  g_assert_cmpint (push (encoder, other, other->n), ==, GST_FLOW_OK);
+  encoder_eos (encoder);
+  gst_buffer_unref (encoder_pull (encoder));
+  gst_harness_push_event (encoder->harness, gst_event_new_stream_start ("2"));
+  gst_harness_push_event (encoder->harness, gst_event_new_segment (&segment));
+  g_assert_cmpint (push (encoder, clip, clip->n), ==, GST_FLOW_OK);
+  encoder_eos (encoder);
+  check_golden (encoder, "ref2va_mixed", "condition_latents_0", 7, "reference");
+
+  start (keyframe, first, "0/1");
+  for (guint i = 0; i < 2; i++) {
+    g_assert_cmpint (push (keyframe, first, 1), ==, GST_FLOW_OK);
+    check_golden (keyframe, "fl2va_first", "condition_latents_0", 1,
+        "first-frame");
+    gst_harness_push_event (keyframe->harness,
+        gst_event_new_stream_start ("next"));
+    gst_harness_push_event (keyframe->harness,
+        gst_event_new_segment (&segment));
+  }
+}
+
 /* A large picture takes a while. */
 static void
 test_cancel (void)
@@ -472,6 +506,7 @@ main (int argc, char **argv)
   g_test_add_func ("/videovaeenc/frames", test_frames);
   g_test_add_func ("/videovaeenc/settings", test_settings);
   g_test_add_func ("/videovaeenc/flush", test_flush);
+  g_test_add_func ("/videovaeenc/next-stream", test_next_stream);
   g_test_add_func ("/videovaeenc/cancel", test_cancel);
   g_test_add_func ("/videovaeenc/cycles", test_cycles);
   g_test_add_func ("/videovaeenc/nothing", test_nothing);
