@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Copies: with conversion, scaled, by row number. */
-#include "cpu/cpu.h"
+#include "cpu/decode.h"
 #include "cpu/mathf.h"
 
 typedef struct {
   H3Tensor *y;
   const H3Tensor *x;
+  const H3Weight *weight;
   const gint32 *rows;
   gint64 grain;
   gfloat factor;
@@ -82,20 +83,21 @@ static void
 embedding_task (gconstpointer data, gint64 index, gpointer scratch)
 {
   const Copy *c = data;
-  gint64 cols = h3_tensor_cols (c->x);
+  gint64 cols = c->weight->cols;
   gint64 end = MIN ((index + 1) * c->grain, h3_tensor_rows (c->y));
 
   for (gint64 i = index * c->grain; i < end; i++)
-    h3_widen ((gfloat *) c->y->data + i * cols, c->x, c->rows[i] * cols, cols);
+    H3_ISA (h3_cpu_decode)
+    (c->weight, c->rows[i], 0, cols, (gfloat *) c->y->data + i * cols);
 }
 
 void
 H3_ISA (h3_cpu_embedding) (H3Stream *stream, H3Tensor *y,
     const H3Weight *weight, const H3Tensor *ids)
 {
-  Copy c = { .y = y, .x = weight->tensor, .rows = ids->data };
+  Copy c = { .y = y, .weight = weight, .rows = ids->data };
 
-  if (!h3_cpu_rows_inside (stream, "embedding", ids, weight->tensor->shape[0]))
+  if (!h3_cpu_rows_inside (stream, "embedding", ids, weight->rows))
     return;
   c.grain = h3_cpu_row_grain (h3_tensor_cols (y));
   h3_cpu_for (stream, h3_cpu_ceil_div (h3_tensor_rows (y), c.grain), 0,

@@ -3,11 +3,11 @@
  * shape alone; each tile is one single-threaded product. */
 #include <cblas.h>
 
-#include "cpu/cpu.h"
+#include "cpu/decode.h"
 #include "cpu/mathf.h"
 
-/* Columns of K widened at a time. */
-#define PANEL 1024
+/* Columns of K decoded at a time. */
+#define PANEL H3_DECODE_COLS
 
 typedef struct {
   const H3LinearArgs *args;
@@ -67,7 +67,8 @@ linear_task (gconstpointer data, gint64 index, gpointer scratch)
       gint64 k = MIN (PANEL, l->k - k0);
 
       for (gint64 i = 0; i < n; i++)
-        h3_widen ((gfloat *) scratch + i * k, weight, (n0 + i) * l->k + k0, k);
+        H3_ISA (h3_cpu_decode)
+        (a->weight, n0 + i, k0, k, (gfloat *) scratch + i * k);
       product (l, m0, m, n0, n, k0, k, scratch, k);
     }
   }
@@ -103,7 +104,7 @@ H3_ISA (h3_cpu_linear) (H3Stream *stream, const H3LinearArgs *args)
 {
   Linear l = { .args = args,
     .m = h3_tensor_rows (args->x),
-    .n = args->weight->tensor->shape[0],
+    .n = args->weight->rows,
     .k = h3_tensor_cols (args->x) };
   gsize scratch = 0;
 

@@ -150,6 +150,68 @@ weight_shaped (H3Stream *stream, const gchar *op, const H3Weight *weight,
   weight_shaped (stream, op, weight,                                           \
       G_N_ELEMENTS (((gint64[]){ __VA_ARGS__ })), (gint64[]){ __VA_ARGS__ })
 
+/* What comes with the bytes of an encoded weight. */
+static inline gboolean
+sidecars_shaped (H3Stream *stream, const gchar *op, const H3Weight *w)
+{
+  const H3EncodingInfo *info = h3_encoding_info (w->encoding);
+  gint64 blocks = info->scale_block
+                      ? (w->cols + info->scale_block - 1) / info->scale_block
+                      : 0;
+
+  if (info->scale &&
+      !VECTOR ("the weight's scale", w->scale, KIND_F32, w->rows))
+    return FALSE;
+  if (blocks && !SHAPED ("the weight's block scale", w->block_scale, KIND_U8,
+                    w->rows, blocks))
+    return FALSE;
+  return !w->column_scale || VECTOR ("the weight's column scale",
+                                 w->column_scale, KIND_F32, w->cols);
+}
+
+static inline gboolean
+rotation_fits (const H3Weight *w)
+{
+  guint g = w->rotation;
+
+  while (g > 1 && g % 4 == 0)
+    g /= 4;
+  return g == 1 && w->rotation <= H3_MAX_ROTATION && w->cols % w->rotation == 0;
+}
+
+/* A matrix in any encoding. */
+static inline gboolean
+matrix_weight (H3Stream *stream, const gchar *op, const H3Weight *w,
+    gint64 rows, gint64 cols)
+{
+  if (!w)
+    return refuse (stream, op, "the weight is missing");
+  if (w->encoding == H3_ENCODING_PLAIN)
+    return WEIGHT (w, rows, cols);
+  if (!(stream->device->encodings >> w->encoding & 1))
+    return refuse (stream, op, "%s does not take weights in %s",
+        stream->device->name, h3_encoding_info (w->encoding)->name);
+  if ((rows != ANY && rows != w->rows) || (cols != ANY && cols != w->cols)) {
+    g_autofree gchar *needed = dims_to_string (2, (gint64[]){ rows, cols });
+
+    return refuse (stream, op,
+        "the weight is [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT
+        "] in %s, needs to be %s",
+        w->rows, w->cols, h3_encoding_info (w->encoding)->name, needed);
+  }
+  if (!rotation_fits (w))
+    return refuse (stream, op,
+        "the weight's rotation of %u does not fit its %" G_GINT64_FORMAT
+        " columns",
+        w->rotation, w->cols);
+  return SHAPED ("the weight", w->tensor, KIND_U8, w->rows,
+             h3_encoding_row_bytes (w->encoding, w->cols)) &&
+         sidecars_shaped (stream, op, w);
+}
+
+#define MATRIX_WEIGHT(weight, rows, cols)                                      \
+  matrix_weight (stream, op, weight, rows, cols)
+
 static inline gboolean
 same_shape (H3Stream *stream, const gchar *op, const gchar *name,
     const H3Tensor *t, Kind kind, const H3Tensor *as)

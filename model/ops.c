@@ -79,9 +79,9 @@ h3_linear (H3Stream *stream, const H3LinearArgs *args)
   gint64 n;
 
   if (stream->error || !MATRIX ("x", args->x, KIND_ACT, ANY, ANY) ||
-      !WEIGHT (args->weight, ANY, h3_tensor_cols (args->x)))
+      !MATRIX_WEIGHT (args->weight, ANY, h3_tensor_cols (args->x)))
     return;
-  n = args->weight->tensor->shape[0];
+  n = args->weight->rows;
   if (!MATRIX ("y", args->y, KIND_ACT, h3_tensor_rows (args->x), n) ||
       (args->bias && !VECTOR ("the bias", args->bias, KIND_F32, n)) ||
       !apart (stream, op, "x", args->y, args->x))
@@ -105,7 +105,7 @@ h3_linear_swiglu (H3Stream *stream, const H3LinearSwigluArgs *args)
     return;
   m = h3_tensor_rows (args->x);
   f = h3_tensor_cols (args->y);
-  if (!WEIGHT (args->weight, 2 * f, h3_tensor_cols (args->x)) ||
+  if (!MATRIX_WEIGHT (args->weight, 2 * f, h3_tensor_cols (args->x)) ||
       (args->bias && !VECTOR ("the bias", args->bias, KIND_F32, 2 * f)) ||
       !MATRIX ("gate_up", args->gate_up, KIND_ACT, m, 2 * f) ||
       !apart (stream, op, "x", args->y, args->x) ||
@@ -125,8 +125,8 @@ h3_embedding (H3Stream *stream, H3Tensor *y, const H3Weight *weight,
   static const gchar op[] = "embedding";
 
   if (stream->error || !VECTOR ("ids", ids, KIND_I32, ANY) ||
-      !WEIGHT (weight, ANY, ANY) ||
-      !MATRIX ("y", y, KIND_ACT, ids->shape[0], weight->tensor->shape[1]))
+      !MATRIX_WEIGHT (weight, ANY, ANY) ||
+      !MATRIX ("y", y, KIND_ACT, ids->shape[0], weight->cols))
     return;
   stream->device->ops->embedding (stream, y, weight, ids);
 }

@@ -32,7 +32,7 @@ typedef enum {
  * H3LinearArgs: y = act (x Wᵀ + b), or y += x Wᵀ + b when @accumulate
  * @y: [M, N]
  * @x: [M, K], may be a view
- * @weight: [N, K]
+ * @weight: [N, K], in any encoding the device has
  * @bias: [N] or NULL
  * @activation: not together with @accumulate
  */
@@ -70,7 +70,7 @@ typedef struct {
  *   y = silu (g) * u, [g, u] = x Wᵀ + b
  * @y: [M, F]
  * @x: [M, K]
- * @weight: [2 F, K]
+ * @weight: [2 F, K], in any encoding the device has
  * @bias: [2 F] or NULL
  * @gate_up: [M, 2 F], for devices that do it in two; undefined afterwards
  */
@@ -485,6 +485,8 @@ typedef struct {
  * @vae_dtype: operands of the video decoder's products (CPU float32, CUDA
  *   float16); its residual stream is float32 everywhere
  * @host_memory: tensor data can be read by the CPU as it is
+ * @encodings: of weights that linear and embedding take beside plain ones, a bit
+ *   1 << #H3Encoding for each
  * @failure: (nullable): why it can compute nothing more, set once, atomically;
  *   see h3_device_check()
  */
@@ -495,6 +497,7 @@ struct _H3Device {
   gint ordinal; /* -1: host */
   H3DType act_dtype, vae_dtype;
   gboolean host_memory;
+  guint encodings;
   gchar *failure;
 };
 
@@ -559,7 +562,7 @@ void h3_copy (H3Stream *stream, H3Tensor *dst, const H3Tensor *src);
 void h3_scale (H3Stream *stream, H3Tensor *y, const H3Tensor *x, gfloat factor);
 void h3_linear (H3Stream *stream, const H3LinearArgs *args);
 void h3_linear_swiglu (H3Stream *stream, const H3LinearSwigluArgs *args);
-/* y [N, H] = weight[ids[n]]; ids int32 [N] */
+/* y [N, H] = weight[ids[n]], in any encoding the device has; ids int32 [N] */
 void h3_embedding (H3Stream *stream, H3Tensor *y, const H3Weight *weight,
     const H3Tensor *ids);
 /* y[rows[i]] = x[i]; rows int32 */

@@ -221,34 +221,3 @@ h3_tensor_view_rows (H3Tensor *parent, gint64 first, gint64 n)
   cols = h3_tensor_cols (parent);
   return h3_tensor_view (parent, first * cols, 2, (gint64[]){ n, cols });
 }
-
-H3Weight *
-h3_weight_new_plain (H3Tensor *tensor)
-{
-  H3Weight *weight;
-
-  g_return_val_if_fail (tensor != NULL, NULL);
-  weight = g_new0 (H3Weight, 1);
-  g_atomic_ref_count_init (&weight->refcount);
-  weight->encoding = H3_ENCODING_PLAIN;
-  weight->tensor = tensor;
-  return weight;
-}
-
-H3Weight *
-h3_weight_ref (H3Weight *weight)
-{
-  g_return_val_if_fail (weight != NULL, NULL);
-  g_atomic_ref_count_inc (&weight->refcount);
-  return weight;
-}
-
-void
-h3_weight_unref (H3Weight *weight)
-{
-  g_return_if_fail (weight != NULL);
-  if (!g_atomic_ref_count_dec (&weight->refcount))
-    return;
-  h3_tensor_unref (weight->tensor);
-  g_free (weight);
-}

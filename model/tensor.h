@@ -78,28 +78,79 @@ H3Tensor *h3_tensor_view (H3Tensor *parent, gint64 offset, guint rank,
 H3Tensor *h3_tensor_view_rows (H3Tensor *parent, gint64 first, gint64 n);
 
 /**
- * H3Encoding:
+ * H3Encoding: how a weight's bytes stand for numbers, w[n, k] of row n
  *
- * How a weight's bytes stand for numbers. #H3_ENCODING_PLAIN: a float of the
- * tensor's dtype per element. Quantised encodings come with their sidecars;
- * only linear and embedding see them.
+ * #H3_ENCODING_PLAIN: a float of the tensor's dtype per element. The others are
+ * rows of bytes, uint8 [rows, h3_encoding_row_bytes()], and only linear and
+ * embedding take them (checkpoints.md 4.2, 5):
+ *
+ * #H3_ENCODING_E4M3, #H3_ENCODING_E5M2: F8 (q[n, k]) * scale[n]
+ * #H3_ENCODING_INT8: q is signed, H_G the regular Hadamard matrix of order G =
+ *   @rotation (G = 1: no rotation), on each run of G columns:
+ *   w[n, g G + j] = scale[n] * sum_i q[n, g G + i] H_G[i, j]
+ * #H3_ENCODING_NVFP4: two codes a byte, the even column in the high nibble:
+ *   E2M1 (q[n, k]) * E4M3 (block_scale[n, k / 16]) * scale[n]
+ * #H3_ENCODING_MXFP8: E4M3 (q[n, k]) * 2^(block_scale[n, k / 32] - 127), and 0
+ *   where block_scale is 0
  */
 typedef enum {
   H3_ENCODING_PLAIN,
+  H3_ENCODING_E4M3,
+  H3_ENCODING_E5M2,
+  H3_ENCODING_INT8,
+  H3_ENCODING_NVFP4,
+  H3_ENCODING_MXFP8,
 } H3Encoding;
 
 /**
+ * H3EncodingInfo:
+ * @block, @block_bytes: so many columns of a row take so many bytes; a row's last
+ *   block is whole
+ * @scale: the weight has a scale for each row
+ * @scale_block: the weight has a block_scale for as many columns; 0: none
+ */
+typedef struct {
+  const gchar *name; /* as ComfyUI's markers say it where they do */
+  guint block, block_bytes;
+  gboolean scale;
+  guint scale_block;
+} H3EncodingInfo;
+
+const H3EncodingInfo *h3_encoding_info (H3Encoding encoding);
+/* The last of them and one. */
+#define H3_N_ENCODINGS (H3_ENCODING_MXFP8 + 1)
+
+/**
  * H3Weight:
- * @tensor: [out, in] for linear and embedding, any shape for the rest
+ * @rows, @cols: of the numbers, [out, in] for linear and embedding
+ * @tensor: #H3_ENCODING_PLAIN: the numbers, [out, in] for linear and embedding,
+ *   any shape for the rest; else their bytes
+ * @scale: float32 [rows], or NULL where the encoding has none
+ * @block_scale: uint8 [rows, ceil (cols / scale_block)] or NULL
+ * @column_scale: (nullable): float32 [cols]: w[n, k] is multiplied by
+ *   column_scale[k] (pre_quant_scale); not of plain weights
+ * @rotation: a power of 4 that divides cols, at most #H3_MAX_ROTATION; 1: none
  */
 struct _H3Weight {
   gatomicrefcount refcount;
   H3Encoding encoding;
-  H3Tensor *tensor; /* owned */
+  gint64 rows, cols;
+  H3Tensor *tensor;       /* owned */
+  H3Tensor *scale;        /* owned */
+  H3Tensor *block_scale;  /* owned */
+  H3Tensor *column_scale; /* owned */
+  guint rotation;
 };
+
+#define H3_MAX_ROTATION 1024
 
 /* Takes @tensor's reference. */
 H3Weight *h3_weight_new_plain (H3Tensor *tensor);
+/* [@rows, @cols] in @encoding, without tensors: to be given before anybody else
+ * has it. */
+H3Weight *h3_weight_new_encoded (H3Encoding encoding, gint64 rows, gint64 cols);
+/* Bytes of a row of @cols columns; not for #H3_ENCODING_PLAIN. */
+gint64 h3_encoding_row_bytes (H3Encoding encoding, gint64 cols);
 H3Weight *h3_weight_ref (H3Weight *weight);
 void h3_weight_unref (H3Weight *weight);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Weight, h3_weight_unref)

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "model/tensor.h"
+
+static const H3EncodingInfo infos[H3_N_ENCODINGS] = {
+  [H3_ENCODING_PLAIN] = { "plain", 1, 0, FALSE, 0 },
+  [H3_ENCODING_E4M3] = { "float8_e4m3fn", 1, 1, TRUE, 0 },
+  [H3_ENCODING_E5M2] = { "float8_e5m2", 1, 1, TRUE, 0 },
+  [H3_ENCODING_INT8] = { "int8_tensorwise", 1, 1, TRUE, 0 },
+  [H3_ENCODING_NVFP4] = { "nvfp4", 16, 8, TRUE, 16 },
+  [H3_ENCODING_MXFP8] = { "mxfp8", 32, 32, FALSE, 32 },
+};
+
+const H3EncodingInfo *
+h3_encoding_info (H3Encoding encoding)
+{
+  g_return_val_if_fail (encoding < H3_N_ENCODINGS, &infos[0]);
+  return &infos[encoding];
+}
+
+gint64
+h3_encoding_row_bytes (H3Encoding encoding, gint64 cols)
+{
+  const H3EncodingInfo *info = h3_encoding_info (encoding);
+
+  return (cols / info->block + (cols % info->block != 0)) * info->block_bytes;
+}
+
+static H3Weight *
+weight_new (H3Encoding encoding, gint64 rows, gint64 cols)
+{
+  H3Weight *weight = g_new0 (H3Weight, 1);
+
+  g_atomic_ref_count_init (&weight->refcount);
+  weight->encoding = encoding;
+  weight->rows = rows;
+  weight->cols = cols;
+  weight->rotation = 1;
+  return weight;
+}
+
+H3Weight *
+h3_weight_new_plain (H3Tensor *tensor)
+{
+  H3Weight *weight;
+
+  g_return_val_if_fail (tensor != NULL, NULL);
+  weight = weight_new (H3_ENCODING_PLAIN, h3_tensor_rows (tensor),
+      h3_tensor_cols (tensor));
+  weight->tensor = tensor;
+  return weight;
+}
+
+H3Weight *
+h3_weight_new_encoded (H3Encoding encoding, gint64 rows, gint64 cols)
+{
+  g_return_val_if_fail (encoding != H3_ENCODING_PLAIN, NULL);
+  return weight_new (encoding, rows, cols);
+}
+
+H3Weight *
+h3_weight_ref (H3Weight *weight)
+{
+  g_return_val_if_fail (weight != NULL, NULL);
+  g_atomic_ref_count_inc (&weight->refcount);
+  return weight;
+}
+
+void
+h3_weight_unref (H3Weight *weight)
+{
+  g_return_if_fail (weight != NULL);
+  if (!g_atomic_ref_count_dec (&weight->refcount))
+    return;
+  g_clear_pointer (&weight->tensor, h3_tensor_unref);
+  g_clear_pointer (&weight->scale, h3_tensor_unref);
+  g_clear_pointer (&weight->block_scale, h3_tensor_unref);
+  g_clear_pointer (&weight->column_scale, h3_tensor_unref);
+  g_free (weight);
+}
