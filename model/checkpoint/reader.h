@@ -8,7 +8,7 @@
  * by the calling thread itself, and no thread is started then. */
 #pragma once
 
-#include "model/checkpoint/safetensors.h"
+#include "model/checkpoint/stored-tensor.h"
 #include "model/ops.h"
 
 G_BEGIN_DECLS

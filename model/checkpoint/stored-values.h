@@ -2,7 +2,7 @@
 /* Stored bytes as numbers. Private to model/checkpoint. */
 #pragma once
 
-#include "model/checkpoint/safetensors.h"
+#include "model/checkpoint/stored-tensor.h"
 
 G_BEGIN_DECLS
 

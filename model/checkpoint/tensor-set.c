@@ -3,19 +3,23 @@
 #define G_LOG_DOMAIN "h3"
 
 #include "model/checkpoint/tensor-set.h"
+#include "model/checkpoint/gguf.h"
 #include "model/checkpoint/json-file.h"
-#include "model/checkpoint/safetensors-header.h"
+#include "model/checkpoint/safetensors.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
 
 #define INDEX_SUFFIX ".safetensors.index.json"
 #define WEIGHTS_SUFFIX ".safetensors"
+#define GGUF_SUFFIX ".gguf"
 
 typedef struct {
   gchar *path;
-  guint n_listed;      /* tensors the index places here */
-  H3SafeTensors *file; /* NULL until one of them is asked for */
+  guint n_listed; /* tensors the index places here */
+  /* one of them, once a tensor is asked for */
+  H3SafeTensors *file;
+  H3Gguf *gguf;
 } Shard;
 
 struct _H3TensorSet {
@@ -31,6 +35,7 @@ shard_free (gpointer data)
   Shard *shard = data;
 
   h3_safetensors_free (shard->file);
+  h3_gguf_free (shard->gguf);
   g_free (shard->path);
   g_free (shard);
 }
@@ -75,22 +80,74 @@ sort_names (H3TensorSet *set)
 }
 
 static gboolean
+is_open (const Shard *shard)
+{
+  return shard->file || shard->gguf;
+}
+
+static guint
+n_tensors (const Shard *shard)
+{
+  return shard->gguf ? h3_gguf_n_tensors (shard->gguf)
+                     : h3_safetensors_n_tensors (shard->file);
+}
+
+static const H3StoredTensor *
+nth_tensor (const Shard *shard, guint n)
+{
+  return shard->gguf ? h3_gguf_nth (shard->gguf, n)
+                     : h3_safetensors_nth (shard->file, n);
+}
+
+static const H3StoredTensor *
+lookup_tensor (const Shard *shard, const gchar *name)
+{
+  return shard->gguf ? h3_gguf_lookup (shard->gguf, name)
+                     : h3_safetensors_lookup (shard->file, name);
+}
+
+static gboolean
 open_shard (Shard *shard, GError **error)
 {
   guint64 trailing;
   guint n;
 
-  shard->file = h3_safetensors_open (shard->path, error);
-  if (!shard->file)
+  if (h3_gguf_is (shard->path))
+    shard->gguf = h3_gguf_open (shard->path, error);
+  else
+    shard->file = h3_safetensors_open (shard->path, error);
+  if (!is_open (shard))
     return FALSE;
-  trailing = h3_safetensors_trailing (shard->file);
+  trailing = shard->gguf ? h3_gguf_trailing (shard->gguf)
+                         : h3_safetensors_trailing (shard->file);
   if (trailing > 0)
     g_info ("%s has %" G_GUINT64_FORMAT " bytes after the last tensor; ignored",
         shard->path, trailing);
-  n = h3_safetensors_n_tensors (shard->file);
+  n = n_tensors (shard);
   if (shard->n_listed > 0 && n > shard->n_listed)
     g_info ("%s holds %u tensors that the index does not list; ignored",
         shard->path, n - shard->n_listed);
+  return TRUE;
+}
+
+/* llama.cpp's names of the same language model, or of its vision tower in a
+ * file of its own (checkpoints.md 6.2). */
+static gboolean
+check_names (const Shard *shard, GError **error)
+{
+  static const gchar *const signs[] = { "blk.0.attn_q.weight",
+    "v.blk.0.ln1.weight" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (signs); i++) {
+    if (lookup_tensor (shard, signs[i])) {
+      g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+          "%s has llama.cpp's names (%s), which split the text encoder in two "
+          "files and are not supported; needed: a GGUF file with ComfyUI's "
+          "names (model.layers.0.self_attn.q_proj.weight, visual....)",
+          shard->path, signs[i]);
+      return FALSE;
+    }
+  }
   return TRUE;
 }
 
@@ -100,11 +157,11 @@ open_single (H3TensorSet *set, const gchar *path, GError **error)
   Shard *shard = add_shard (set, NULL, path);
   guint n;
 
-  if (!open_shard (shard, error))
+  if (!open_shard (shard, error) || !check_names (shard, error))
     return FALSE;
-  n = h3_safetensors_n_tensors (shard->file);
+  n = n_tensors (shard);
   for (guint i = 0; i < n; i++)
-    add_tensor (set, h3_safetensors_nth (shard->file, i)->name, shard);
+    add_tensor (set, nth_tensor (shard, i)->name, shard);
   return TRUE;
 }
 
@@ -262,14 +319,16 @@ open_folder (H3TensorSet *set, GError **error)
            check_shards_exist (set, index, error);
   if (!local)
     single = find_one (set->path, WEIGHTS_SUFFIX, &local);
+  if (!local && !single)
+    single = find_one (set->path, GGUF_SUFFIX, &local);
   if (local) {
     g_propagate_error (error, g_steal_pointer (&local));
     return FALSE;
   }
   if (!single) {
     g_set_error (error, H3_ERROR, H3_ERROR_NOT_FOUND,
-        "%s: no weights here: looked for *" INDEX_SUFFIX
-        " and *" WEIGHTS_SUFFIX,
+        "%s: no weights here: looked for *" INDEX_SUFFIX ", *" WEIGHTS_SUFFIX
+        " and *" GGUF_SUFFIX,
         set->path);
     return FALSE;
   }
@@ -323,9 +382,9 @@ h3_tensor_set_get (H3TensorSet *set, const gchar *name, GError **error)
         "%s: there is no tensor %s", set->path, name);
     return NULL;
   }
-  if (!shard->file && !open_shard (shard, error))
+  if (!is_open (shard) && !open_shard (shard, error))
     return NULL;
-  tensor = h3_safetensors_lookup (shard->file, name);
+  tensor = lookup_tensor (shard, name);
   if (!tensor)
     g_set_error (error, H3_ERROR, H3_ERROR_READ,
         "tensor %s is listed in %s but %s does not contain it; download it "

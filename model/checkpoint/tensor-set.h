@@ -2,7 +2,7 @@
 /* The tensors of one component: one file, or shards through their index. */
 #pragma once
 
-#include "model/checkpoint/safetensors.h"
+#include "model/checkpoint/stored-tensor.h"
 
 G_BEGIN_DECLS
 
@@ -10,8 +10,9 @@ typedef struct _H3TensorSet H3TensorSet;
 
 /**
  * h3_tensor_set_open:
- * @path: a .safetensors file, or a folder with an index and its shards, or with
- *   exactly one .safetensors file (checkpoints.md 3.3)
+ * @path: a .safetensors or GGUF file, or a folder with an index and its shards,
+ *   or with exactly one .safetensors file, or without those exactly one .gguf
+ *   file (checkpoints.md 3.3)
  *
  * Shards are opened when a tensor in them is first asked for, so shards nobody
  * reads are never opened; that they exist is checked here, all at once.
