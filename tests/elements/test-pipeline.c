@@ -268,6 +268,38 @@ test_four_prompts (void)
   }
 }
 
+/* As gstreamer.md 8.5 wires keyframes: each picture to both encoders. */
+static void
+test_keyframes (void)
+{
+  const gchar *golden = "request_fl2va_both.safetensors";
+  const gchar *model = h3_test_tiny_dir ();
+  g_autoptr (Files) files =
+      files_new ("A brass-and-paper dragon flies above a rain-washed old city "
+                 "at blue hour.");
+  g_autofree gchar *media = h3_test_golden_path ("tiny/golden/media/first.png");
+  g_autofree gchar *media_dir = g_path_get_dirname (media);
+  g_autoptr (GstElement) pipeline =
+      parse ("filesrc location=%s ! " CAPS " ! h3textenc name=e model-path=%s "
+             "width=96 height=64 ! h3denoise name=d model-path=%s frames=22 "
+             "steps=3 seed=3 "
+             "filesrc location=%s/first.png ! pngdec ! tee name=first "
+             "first. ! queue ! e.image_0 "
+             "first. ! queue ! h3videovaeenc model-path=%s width=96 height=64 "
+             "role=first-frame ! d.first_frame "
+             "filesrc location=%s/last.png ! pngdec ! tee name=last "
+             "last. ! queue ! e.image_1 "
+             "last. ! queue ! h3videovaeenc model-path=%s width=96 height=64 "
+             "role=last-frame fit=cover ! d.last_frame "
+             "d.video ! filesink location=%s d.audio ! filesink location=%s",
+          files->prompt, model, model, media_dir, model, media_dir, model,
+          files->video, files->audio);
+
+  run (pipeline);
+  assert_file (files->video, golden, "final_latents", 1e-4);
+  assert_file (files->audio, golden, "final_audio_latents", 1e-4);
+}
+
 static void
 test_no_prompt (void)
 {
@@ -547,6 +579,7 @@ main (int argc, char **argv)
     return 0;
   g_test_add_func ("/pipeline/golden", test_golden);
   g_test_add_func ("/pipeline/four-prompts", test_four_prompts);
+  g_test_add_func ("/pipeline/keyframes", test_keyframes);
   g_test_add_func ("/pipeline/no-prompt", test_no_prompt);
   g_test_add_func ("/pipeline/bad-text", test_bad_text);
   g_test_add_func ("/pipeline/stop-early", test_stop_early);

@@ -162,7 +162,12 @@ embed (Encoder *encoder, const gchar *text)
 static void
 assert_no_error (Encoder *encoder)
 {
-  g_assert_null (gst_bus_pop_filtered (encoder->bus, GST_MESSAGE_ERROR));
+  g_autoptr (GstMessage) message =
+      gst_bus_pop_filtered (encoder->bus, GST_MESSAGE_ERROR);
+
+  if (message)
+    g_error ("%s",
+        gst_structure_to_string (gst_message_get_structure (message)));
 }
 
 #define assert_error(encoder, domain, code, text)                              \
@@ -624,6 +629,55 @@ test_short_clip (void)
       "\"video_7\"");
 }
 
+/* Renames the vision tower's configuration. */
+static void
+hide_vision (const gchar *path)
+{
+  g_autofree gchar *text = NULL;
+  gchar *at;
+  gsize n;
+
+  g_assert_true (g_file_get_contents (path, &text, &n, NULL));
+  at = strstr (text, "vision_config");
+  g_assert_nonnull (at);
+  memcpy (at, "hidden", 6);
+  h3_test_write_file (path, text, n);
+}
+
+/* Without pictures the tower is not asked for; with one it is, by name. */
+static void
+test_no_vision (void)
+{
+  g_autoptr (Media) first = media_picture ("first");
+  g_autofree gchar *dir = h3_test_temp_dir ();
+  g_autofree gchar *copy = g_build_filename (dir, "copy", NULL);
+  g_autofree gchar *config =
+      g_build_filename (copy, "FL2VA", "text_encoder", "config.json", NULL);
+
+  h3_test_copy_tree (h3_test_tiny_dir (), copy);
+  hide_vision (config);
+  for (guint i = 0; i < 2; i++) {
+    g_autoptr (Encoder) encoder =
+        encoder_new ("auto", i ? "image_0" : NULL, NULL);
+    g_autoptr (GBytes) embeds = NULL;
+
+    gst_element_set_state (encoder->element, GST_STATE_NULL);
+    g_object_set (encoder->element, "model-path", copy, NULL);
+    gst_element_set_state (encoder->element, GST_STATE_PLAYING);
+    assert_no_error (encoder);
+    begin_text (encoder);
+    if (i == 0) {
+      embeds = embed (encoder, "fox");
+      continue;
+    }
+    push_whole (encoder, 0, first);
+    push_text (encoder, "fox");
+    assert_error (encoder, GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
+        "vision_config");
+  }
+  h3_test_remove_tree (dir);
+}
+
 static void
 test_names (void)
 {
@@ -666,6 +720,7 @@ main (int argc, char **argv)
   g_test_add_func ("/textconditions/mixtures", test_mixtures);
   g_test_add_func ("/textconditions/bad-frames", test_bad_frames);
   g_test_add_func ("/textconditions/short-clip", test_short_clip);
+  g_test_add_func ("/textconditions/no-vision", test_no_vision);
   g_test_add_func ("/textconditions/names", test_names);
   return g_test_run ();
 }
