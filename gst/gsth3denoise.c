@@ -214,6 +214,27 @@ gst_h3_denoise_get_sampling (GstH3Denoise *self, GstH3Sampling *sampling)
   GST_OBJECT_UNLOCK (self);
 }
 
+gboolean
+gst_h3_denoise_get_size (GstH3Denoise *self, gint *width, gint *height,
+    gint *frames)
+{
+  GstH3Sampling sampling;
+  H3Geometry geometry;
+  gint requested;
+  gboolean good;
+
+  gst_h3_denoise_get_sampling (self, &sampling);
+  good = gst_h3_sampling_geometry (&sampling, &self->defaults, &geometry,
+      &requested, NULL);
+  gst_h3_sampling_clear (&sampling);
+  if (good) {
+    *width = geometry.width;
+    *height = geometry.height;
+    *frames = geometry.frames;
+  }
+  return good;
+}
+
 /* --- the sink pad --- */
 
 static gboolean

@@ -24,4 +24,9 @@ typedef enum {
 GType gst_h3_timestamps_get_type (void);
 GType gst_h3_partition_get_type (void);
 
+/* The size in pixels and the aligned length that a clip without keyframes has by
+ * the present settings; from READY on. FALSE when they give none. */
+gboolean gst_h3_denoise_get_size (GstH3Denoise *denoise, gint *width,
+    gint *height, gint *frames);
+
 G_END_DECLS

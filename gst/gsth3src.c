@@ -13,12 +13,22 @@
  * set for the next. Either pad may stay unlinked. Each pad has a thread of its
  * own; a queue after it lets the decoder work on while an encoder does.
  *
+ * With `first-frame`, `last-frame` or both the clip begins or ends with a
+ * picture; without width and height it has the first one's shape. `references`
+ * are what the prompt speaks of, as <Picture 1>, <Video 1> and <Audio 1> in their
+ * order: pictures, clips with their sound, sounds. They are files or URIs of
+ * whatever GStreamer can decode, read anew for each clip; what they are is found
+ * out.
+ *
  * EOS sent to the element (gst-launch-1.0 -e and an interrupt) cancels the clip
  * and ends the stream with what has been made of it.
  *
  * ## Example launch line
  * |[
  * gst-launch-1.0 -e h3src name=h3 prompt="a red circle moves right on a blue background, high tone" width=96 height=64 frames=22 h3.video ! queue ! x264enc ! h264parse ! mux.video_0 h3.audio ! queue ! avenc_aac ! aacparse ! mux.audio_0 mp4mux name=mux ! filesink location=clip.mp4
+ * ]|
+ * |[
+ * gst-launch-1.0 h3src name=h3 prompt="<Picture 1> speaks like <Audio 1>" references='<face.jpg, voice.wav>' h3.video ! videoconvert ! autovideosink h3.audio ! audioconvert ! autoaudiosink
  * ]|
  *
  * Since: 0.1
@@ -28,17 +38,31 @@
 #include "gst/gsth3audiovae.h"
 #include "gst/gsth3denoise.h"
 #include "gst/gsth3elements.h"
+#include "gst/gsth3error.h"
 #include "gst/gsth3promptsrc.h"
+#include "gst/gsth3src-inputs.h"
 #include "gst/gsth3textenc.h"
 #include "gst/gsth3videovae.h"
+#include "gst/gsth3videovaeenc.h"
+#include "model/video/video-encoder.h"
 
-GST_DEBUG_CATEGORY_STATIC (h3src_debug);
-#define GST_CAT_DEFAULT h3src_debug
+GST_DEBUG_CATEGORY (gst_h3_src_debug);
+#define GST_CAT_DEFAULT gst_h3_src_debug
 
 #define DEFAULT_PROMPT NULL
+#define DEFAULT_FIRST_FRAME NULL
+#define DEFAULT_LAST_FRAME NULL
 
 /* After the properties below, one for each of the children's. */
-enum { PROP_PROMPT = 1, PROP_STATS, PROP_FIRST_PROXY };
+enum {
+  PROP_PROMPT = 1,
+  PROP_STATS,
+  PROP_FIRST_FRAME,
+  PROP_LAST_FRAME,
+  PROP_REFERENCES,
+  PROP_CONDITION_ENCODE,
+  PROP_FIRST_PROXY
+};
 
 typedef enum {
   CHILD_TEXT_ENC,
@@ -55,12 +79,16 @@ struct _GstH3Src {
   GstBin parent;
 
   /* under the object lock */
-  gchar *prompt;
-  gboolean ending; /* EOS was sent: the clip is to be cancelled */
-  guint64 job;     /* the denoiser's last */
+  gchar *prompt, *first_frame, *last_frame;
+  gchar **references; /* NULL: none */
+  gint posterior;     /* of GST_TYPE_H3_POSTERIOR */
+  gboolean ending;    /* EOS was sent: the clip is to be cancelled */
+  guint64 job;        /* the denoiser's last */
 
   GstH3PromptSrc *source;
   GstElement *children[N_CHILDREN];
+  GstH3SrcInputs *inputs;
+  gboolean chose_partition; /* of state changes: "auto" is to be restored */
 };
 
 G_DEFINE_FINAL_TYPE (GstH3Src, gst_h3_src, GST_TYPE_BIN)
@@ -201,6 +229,91 @@ gst_h3_src_stats (GstH3Src *self)
   return stats;
 }
 
+/* Of a GST_TYPE_ARRAY of strings; NULL when it is empty. */
+static gchar **
+strings_of_array (const GValue *array)
+{
+  guint n = gst_value_array_get_size (array);
+  gchar **strings = n > 0 ? g_new0 (gchar *, n + 1) : NULL;
+
+  for (guint i = 0; i < n; i++) {
+    const gchar *text =
+        g_value_get_string (gst_value_array_get_value (array, i));
+    strings[i] = g_strdup (text ? text : "");
+  }
+  return strings;
+}
+
+static void
+append_strings (GValue *array, gchar **strings)
+{
+  for (; strings && *strings; strings++) {
+    GValue value = G_VALUE_INIT;
+
+    g_value_init (&value, G_TYPE_STRING);
+    g_value_set_string (&value, *strings);
+    gst_value_array_append_and_take_value (array, &value);
+  }
+}
+
+/* FALSE when it is none of these. */
+static gboolean
+gst_h3_src_set_input (GstH3Src *self, guint prop_id, const GValue *value)
+{
+  gboolean known = TRUE;
+
+  GST_OBJECT_LOCK (self);
+  switch (prop_id) {
+    case PROP_FIRST_FRAME:
+      g_free (self->first_frame);
+      self->first_frame = g_value_dup_string (value);
+      break;
+    case PROP_LAST_FRAME:
+      g_free (self->last_frame);
+      self->last_frame = g_value_dup_string (value);
+      break;
+    case PROP_REFERENCES:
+      g_strfreev (self->references);
+      self->references = strings_of_array (value);
+      break;
+    case PROP_CONDITION_ENCODE:
+      self->posterior = g_value_get_enum (value);
+      break;
+    default:
+      known = FALSE;
+      break;
+  }
+  GST_OBJECT_UNLOCK (self);
+  return known;
+}
+
+static gboolean
+gst_h3_src_get_input (GstH3Src *self, guint prop_id, GValue *value)
+{
+  gboolean known = TRUE;
+
+  GST_OBJECT_LOCK (self);
+  switch (prop_id) {
+    case PROP_FIRST_FRAME:
+      g_value_set_string (value, self->first_frame);
+      break;
+    case PROP_LAST_FRAME:
+      g_value_set_string (value, self->last_frame);
+      break;
+    case PROP_REFERENCES:
+      append_strings (value, self->references);
+      break;
+    case PROP_CONDITION_ENCODE:
+      g_value_set_enum (value, self->posterior);
+      break;
+    default:
+      known = FALSE;
+      break;
+  }
+  GST_OBJECT_UNLOCK (self);
+  return known;
+}
+
 static void
 gst_h3_src_set_property (GObject *object, guint prop_id, const GValue *value,
     GParamSpec *pspec)
@@ -213,6 +326,8 @@ gst_h3_src_set_property (GObject *object, guint prop_id, const GValue *value,
     self->prompt = g_value_dup_string (value);
     GST_OBJECT_UNLOCK (self);
     gst_h3_prompt_src_set_prompt (self->source, g_value_get_string (value));
+  } else if (gst_h3_src_set_input (self, prop_id, value)) {
+    return;
   } else if (prop_id >= PROP_FIRST_PROXY) {
     gst_h3_src_proxy_set (self, pspec->name, value);
   } else {
@@ -232,6 +347,8 @@ gst_h3_src_get_property (GObject *object, guint prop_id, GValue *value,
     GST_OBJECT_UNLOCK (self);
   } else if (prop_id == PROP_STATS) {
     g_value_take_boxed (value, gst_h3_src_stats (self));
+  } else if (gst_h3_src_get_input (self, prop_id, value)) {
+    return;
   } else if (prop_id >= PROP_FIRST_PROXY) {
     gst_h3_src_proxy_get (self, pspec->name, value);
   } else {
@@ -255,27 +372,115 @@ gst_h3_src_unload (GstElement *element)
   return any;
 }
 
+static gboolean
+gst_h3_src_check_prompt (GstH3Src *self)
+{
+  gboolean missing;
+
+  GST_OBJECT_LOCK (self);
+  self->ending = FALSE;
+  missing = self->prompt == NULL;
+  GST_OBJECT_UNLOCK (self);
+  if (missing)
+    GST_ELEMENT_ERROR (self, LIBRARY, SETTINGS,
+        ("There is no prompt. Say what the clip shows and sounds like: "
+         "h3src prompt=\"...\"."),
+        ("the property prompt of %s is unset", GST_OBJECT_NAME (self)));
+  return !missing;
+}
+
+/* Where the partition is left to us, the denoiser opens the one for references
+ * when there are some: their pads come too late for it to know. */
+static void
+gst_h3_src_choose_partition (GstH3Src *self, gboolean references)
+{
+  GstElement *denoise = self->children[CHILD_DENOISE];
+  GstH3Partition is, wanted;
+  gboolean ready = GST_STATE (denoise) == GST_STATE_READY;
+
+  g_object_get (denoise, "partition", &is, NULL);
+  if (self->chose_partition && is != GST_H3_PARTITION_REF2VA)
+    self->chose_partition = FALSE; /* somebody set another since */
+  wanted = references && is == GST_H3_PARTITION_AUTO ? GST_H3_PARTITION_REF2VA
+           : !references && self->chose_partition    ? GST_H3_PARTITION_AUTO
+                                                     : is;
+  if (wanted == is)
+    return;
+  if (ready)
+    gst_element_set_state (denoise, GST_STATE_NULL);
+  g_object_set (denoise, "partition", wanted, NULL);
+  self->chose_partition = wanted == GST_H3_PARTITION_REF2VA;
+  /* a failure has been posted, and meets the way to PAUSED again */
+  if (ready)
+    gst_element_set_state (denoise, GST_STATE_READY);
+}
+
+static gboolean
+gst_h3_src_has_references (GstH3Src *self)
+{
+  gboolean any;
+
+  GST_OBJECT_LOCK (self);
+  any = self->references != NULL;
+  GST_OBJECT_UNLOCK (self);
+  return any;
+}
+
+static gboolean
+gst_h3_src_open_inputs (GstH3Src *self)
+{
+  g_autofree gchar *first = NULL, *last = NULL;
+  g_auto (GStrv) references = NULL;
+  g_autoptr (GError) error = NULL;
+
+  GST_OBJECT_LOCK (self);
+  first = g_strdup (self->first_frame);
+  last = g_strdup (self->last_frame);
+  references = g_strdupv (self->references);
+  GST_OBJECT_UNLOCK (self);
+  if (gst_h3_src_inputs_open (self->inputs, first, last,
+          (const gchar *const *) references, &error))
+    return TRUE;
+  gst_h3_element_error (GST_ELEMENT_CAST (self), error,
+      "opening keyframes and references");
+  return FALSE;
+}
+
 static GstStateChangeReturn
 gst_h3_src_change_state (GstElement *element, GstStateChange transition)
 {
   GstH3Src *self = GST_H3_SRC (element);
+  GstStateChangeReturn ret;
 
-  if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) {
-    gboolean missing;
-
-    GST_OBJECT_LOCK (self);
-    self->ending = FALSE;
-    missing = self->prompt == NULL;
-    GST_OBJECT_UNLOCK (self);
-    if (missing) {
-      GST_ELEMENT_ERROR (self, LIBRARY, SETTINGS,
-          ("There is no prompt. Say what the clip shows and sounds like: "
-           "h3src prompt=\"...\"."),
-          ("the property prompt of %s is unset", GST_OBJECT_NAME (self)));
-      return GST_STATE_CHANGE_FAILURE;
-    }
+  switch (transition) {
+    case GST_STATE_CHANGE_NULL_TO_READY:
+      gst_h3_src_choose_partition (self, gst_h3_src_has_references (self));
+      break;
+    case GST_STATE_CHANGE_READY_TO_PAUSED:
+      if (!gst_h3_src_check_prompt (self) || !gst_h3_src_open_inputs (self))
+        return GST_STATE_CHANGE_FAILURE;
+      gst_h3_src_choose_partition (self, gst_h3_src_has_references (self));
+      break;
+    default:
+      break;
   }
-  return GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
+  ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY ||
+      (transition == GST_STATE_CHANGE_READY_TO_PAUSED &&
+          ret == GST_STATE_CHANGE_FAILURE))
+    gst_h3_src_inputs_close (self->inputs);
+  if (transition == GST_STATE_CHANGE_READY_TO_NULL)
+    gst_h3_src_choose_partition (self, FALSE);
+  return ret;
+}
+
+/* Which of the inputs an error is about is our knowledge. */
+static void
+gst_h3_src_handle_message (GstBin *bin, GstMessage *message)
+{
+  if (GST_MESSAGE_TYPE (message) == GST_MESSAGE_ERROR)
+    message = gst_h3_src_inputs_name_error (GST_H3_SRC (bin)->inputs, message);
+  GST_BIN_CLASS (parent_class)->handle_message (bin, message);
 }
 
 static void
@@ -303,7 +508,9 @@ gst_h3_src_job_started (GstElement *denoise, guint64 job,
 }
 
 /* The prompt's EOS has long passed when an application sends one to end early,
- * so what EOS must end is the clip, in the denoiser or on its way there. */
+ * so what EOS must end is the clip, in the denoiser or on its way there. The
+ * sources of keyframes and references do not get it: cut off in the middle, one
+ * would be an error. */
 static gboolean
 gst_h3_src_send_event (GstElement *element, GstEvent *event)
 {
@@ -320,6 +527,8 @@ gst_h3_src_send_event (GstElement *element, GstEvent *event)
     gst_h3_src_cancel (self, job);
     gst_h3_decoder_end (GST_H3_DECODER (self->children[CHILD_VIDEO_VAE]));
     gst_h3_decoder_end (GST_H3_DECODER (self->children[CHILD_AUDIO_VAE]));
+    gst_h3_src_inputs_cancel (self->inputs);
+    return gst_element_send_event (GST_ELEMENT (self->source), event);
   }
   return GST_ELEMENT_CLASS (parent_class)->send_event (element, event);
 }
@@ -344,7 +553,13 @@ gst_h3_src_add_branch (GstH3Src *self, const gchar *name, Child vae)
 static void
 gst_h3_src_finalize (GObject *object)
 {
-  g_free (GST_H3_SRC (object)->prompt);
+  GstH3Src *self = GST_H3_SRC (object);
+
+  g_free (self->prompt);
+  g_free (self->first_frame);
+  g_free (self->last_frame);
+  g_strfreev (self->references);
+  gst_h3_src_inputs_free (self->inputs);
   G_OBJECT_CLASS (parent_class)->finalize (object);
 }
 
@@ -354,6 +569,9 @@ gst_h3_src_init (GstH3Src *self)
   GstBin *bin = GST_BIN (self);
 
   self->prompt = g_strdup (DEFAULT_PROMPT);
+  self->first_frame = g_strdup (DEFAULT_FIRST_FRAME);
+  self->last_frame = g_strdup (DEFAULT_LAST_FRAME);
+  self->posterior = H3_POSTERIOR_SAMPLE;
   self->source = g_object_new (GST_TYPE_H3_PROMPT_SRC, "name", "prompt", NULL);
   gst_bin_add (bin, GST_ELEMENT (self->source));
   for (Child c = 0; c < N_CHILDREN; c++) {
@@ -367,6 +585,8 @@ gst_h3_src_init (GstH3Src *self)
       G_CALLBACK (gst_h3_src_job_started), self);
   gst_h3_src_add_branch (self, "video", CHILD_VIDEO_VAE);
   gst_h3_src_add_branch (self, "audio", CHILD_AUDIO_VAE);
+  self->inputs = gst_h3_src_inputs_new (bin, GST_ELEMENT (self->source),
+      self->children[CHILD_TEXT_ENC], self->children[CHILD_DENOISE]);
 }
 
 /* A pad template @name like the source pad's of @type. */
@@ -382,18 +602,80 @@ gst_h3_src_add_template (GstElementClass *klass, const gchar *name, GType type)
 }
 
 static void
+gst_h3_src_install_inputs (GObjectClass *object_class)
+{
+  const GParamFlags flags =
+      G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
+
+  /**
+   * GstH3Src:first-frame:
+   *
+   * The picture that the clip begins with.
+   *
+   * Since: 0.1
+   */
+  g_object_class_install_property (object_class, PROP_FIRST_FRAME,
+      g_param_spec_string ("first-frame", "First frame",
+          "Path or URI of the picture that the clip begins with; of a clip, "
+          "its "
+          "first frame. Not together with references.",
+          DEFAULT_FIRST_FRAME, flags));
+  /**
+   * GstH3Src:last-frame:
+   *
+   * The picture that the clip ends with.
+   *
+   * Since: 0.1
+   */
+  g_object_class_install_property (object_class, PROP_LAST_FRAME,
+      g_param_spec_string ("last-frame", "Last frame",
+          "Path or URI of the picture that the clip ends with, alone or beside "
+          "first-frame, whose shape it is then cut to.",
+          DEFAULT_LAST_FRAME, flags));
+  /**
+   * GstH3Src:references:
+   *
+   * What the prompt speaks of.
+   *
+   * Since: 0.1
+   */
+  g_object_class_install_property (object_class, PROP_REFERENCES,
+      gst_param_spec_array ("references", "References",
+          "Paths or URIs of what the prompt speaks of, in their order: at most "
+          "9 "
+          "pictures, 3 clips, 3 sounds, 12 in all, and not sounds alone; a "
+          "clip's own sound counts with it.",
+          g_param_spec_string ("reference", "Reference", "Path or URI", NULL,
+              G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS),
+          flags));
+  /**
+   * GstH3Src:condition-encode:
+   *
+   * As of h3videovaeenc.
+   *
+   * Since: 0.1
+   */
+  g_object_class_install_property (object_class, PROP_CONDITION_ENCODE,
+      g_param_spec_enum ("condition-encode", "Condition encode",
+          "What of the encoder's distribution is the latent of a keyframe or "
+          "reference.",
+          GST_TYPE_H3_POSTERIOR, H3_POSTERIOR_SAMPLE, flags));
+}
+
+static void
 gst_h3_src_class_init (GstH3SrcClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
   GstElementClass *element_class = GST_ELEMENT_CLASS (klass);
 
-  GST_DEBUG_CATEGORY_INIT (h3src_debug, "h3src", 0, "MiniMax H3 source");
+  GST_DEBUG_CATEGORY_INIT (gst_h3_src_debug, "h3src", 0, "MiniMax H3 source");
 
   object_class->set_property = gst_h3_src_set_property;
   object_class->get_property = gst_h3_src_get_property;
   object_class->finalize = gst_h3_src_finalize;
   element_class->change_state = gst_h3_src_change_state;
   element_class->send_event = gst_h3_src_send_event;
+  GST_BIN_CLASS (klass)->handle_message = gst_h3_src_handle_message;
 
   /**
    * GstH3Src:prompt:
@@ -421,6 +703,7 @@ gst_h3_src_class_init (GstH3SrcClass *klass)
           "The stats of the elements inside: a structure each in the fields "
           "textenc, denoise, videovae and audiovae.",
           GST_TYPE_STRUCTURE, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
+  gst_h3_src_install_inputs (object_class);
   gst_h3_src_install_proxies (object_class);
 
   /**

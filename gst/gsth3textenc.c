@@ -673,7 +673,19 @@ gst_h3_text_enc_sink_event (GstAggregator *aggregator, GstAggregatorPad *pad,
        * GstAggregator take one in a BYTES segment */
       gst_event_unref (event);
       return TRUE;
+    case GST_EVENT_STREAM_START:
+    case GST_EVENT_CAPS:
+    case GST_EVENT_SEGMENT:
+    case GST_EVENT_EOS:
+      break;
     default:
+      /* what else a decoder has to say of a picture is nothing for the clip's
+       * stream, which may not even have begun */
+      if (GST_IS_H3_CONDITION_PAD (pad) && GST_EVENT_IS_SERIALIZED (event) &&
+          GST_EVENT_TYPE (event) != GST_EVENT_FLUSH_STOP) {
+        gst_event_unref (event);
+        return TRUE;
+      }
       break;
   }
   return GST_AGGREGATOR_CLASS (gst_h3_text_enc_parent_class)

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What h3src reads beside its prompt: keyframes and references, decoded by
+ * GStreamer's own elements and told apart by what is in them.
+ *
+ *   uridecodebin ─ chain ─┬ tee ─ queue ─ h3textenc.image_N or video_N
+ *     (to raw, upright)   │     └ queue ─ h3videovaeenc ─ h3denoise.ref_N, …
+ *                         └ h3audiovaeenc ─ h3denoise.ref_audio_N
+ *
+ * Every stream is held at its first buffer until all inputs have shown what they
+ * hold, and the prompt is held with them: h3textenc and h3denoise begin when
+ * their pads have what they ask for, so all pads must be there first. */
+#pragma once
+
+#include <gst/gst.h>
+
+G_BEGIN_DECLS
+
+typedef struct _GstH3SrcInputs GstH3SrcInputs;
+
+/* @bin's children; none is owned. */
+GstH3SrcInputs *gst_h3_src_inputs_new (GstBin *bin, GstElement *prompt,
+    GstElement *text_enc, GstElement *denoise);
+/* Of closed inputs. */
+void gst_h3_src_inputs_free (GstH3SrcInputs *inputs);
+
+/**
+ * gst_h3_src_inputs_open:
+ * @first, @last: (nullable), @references: (nullable): paths or URIs
+ *
+ * READY→PAUSED, before the children: adds what decodes them. Errors after that
+ * are posted. Nothing is added without any.
+ *
+ * Returns: FALSE with H3_ERROR_SETTINGS, or GST_CORE_ERROR when an element is
+ * missing; there is nothing to close then
+ */
+gboolean gst_h3_src_inputs_open (GstH3SrcInputs *inputs, const gchar *first,
+    const gchar *last, const gchar *const *references, GError **error);
+/* After PAUSED→READY: takes all of it out again. */
+void gst_h3_src_inputs_close (GstH3SrcInputs *inputs);
+
+/* Any thread: the prompt no longer waits, and is not read; its EOS passes. Does
+ * nothing when the prompt is on its way already. */
+void gst_h3_src_inputs_cancel (GstH3SrcInputs *inputs);
+/* An ERROR message that begins with the name of the input it is about. Takes and
+ * returns one, the same when it is about none. */
+GstMessage *gst_h3_src_inputs_name_error (GstH3SrcInputs *inputs,
+    GstMessage *message);
+
+G_END_DECLS
