@@ -239,39 +239,68 @@ gst_h3_frame_reader_set_caps (GstH3FrameReader *reader, const GstCaps *caps,
   return FALSE;
 }
 
-/* Where the frame held ends: at the next one's number or time, and the last
- * after its duration, which without one is as long as those before. */
-static gint64
-end_of_held (const GstH3FrameReader *reader, GstBuffer *next)
+/* The time at which the frame held ends: the next one's, and the last lasts for
+ * its duration, or without one as long as those before. NONE: unknown. */
+static GstClockTime
+end_time (const GstH3FrameReader *reader, GstBuffer *next)
+{
+  GstClockTime start = GST_BUFFER_PTS (reader->held);
+
+  if (!GST_CLOCK_TIME_IS_VALID (reader->start))
+    return GST_CLOCK_TIME_NONE;
+  if (next)
+    return GST_BUFFER_PTS (next);
+  if (!GST_CLOCK_TIME_IS_VALID (start))
+    return GST_CLOCK_TIME_NONE;
+  if (GST_BUFFER_DURATION_IS_VALID (reader->held))
+    return start + GST_BUFFER_DURATION (reader->held);
+  return start + (start - reader->start) / MAX (reader->n - 1, 1);
+}
+
+/* Files of a varying rate give a mean one, and then only the timestamps tell; of
+ * a steady rate they are rounded, and frames are better counted. */
+static gboolean
+is_steady (const GstH3FrameReader *reader, GstClockTime end)
 {
   gint fps_n = GST_VIDEO_INFO_FPS_N (&reader->info);
   gint fps_d = GST_VIDEO_INFO_FPS_D (&reader->info);
-  GstClockTime start, end;
+  GstClockTime frame, counted;
 
-  if (fps_n > 0)
-    return h3_clip_slot_of_frame ((gint64) reader->n, fps_n, fps_d);
-  start = GST_BUFFER_PTS (reader->held);
-  if (next)
-    end = GST_BUFFER_PTS (next);
-  else if (GST_BUFFER_DURATION_IS_VALID (reader->held))
-    end = start + GST_BUFFER_DURATION (reader->held);
-  else
-    end = start + (start - reader->start) / MAX (reader->n - 1, 1);
+  if (fps_n <= 0)
+    return FALSE;
+  if (!GST_CLOCK_TIME_IS_VALID (end) || end < reader->start)
+    return TRUE;
+  frame = gst_util_uint64_scale (GST_SECOND, fps_d, fps_n);
+  counted = reader->start +
+            gst_util_uint64_scale (reader->n, fps_d * GST_SECOND, fps_n);
+  return (end > counted ? end - counted : counted - end) <= frame / 2;
+}
+
+/* The slot at which the frame held ends. */
+static gint64
+end_of_held (const GstH3FrameReader *reader, GstBuffer *next)
+{
+  GstClockTime end = end_time (reader, next);
+
+  if (is_steady (reader, end))
+    return h3_clip_slot_of_frame ((gint64) reader->n,
+        GST_VIDEO_INFO_FPS_N (&reader->info),
+        GST_VIDEO_INFO_FPS_D (&reader->info));
   return h3_clip_slot_of_time (end - reader->start);
 }
 
 static gboolean
 check_time (GstH3FrameReader *reader, GstBuffer *buffer, GError **error)
 {
+  gboolean timed = GST_VIDEO_INFO_FPS_N (&reader->info) == 0;
   GstClockTime pts = GST_BUFFER_PTS (buffer);
 
-  if (GST_VIDEO_INFO_FPS_N (&reader->info) > 0)
-    return TRUE;
   if (reader->n == 0)
-    reader->start = GST_CLOCK_TIME_IS_VALID (pts) ? pts : 0;
-  if (reader->n == 0 || (GST_CLOCK_TIME_IS_VALID (pts) &&
-                            GST_BUFFER_PTS_IS_VALID (reader->held) &&
-                            pts > GST_BUFFER_PTS (reader->held)))
+    reader->start = GST_CLOCK_TIME_IS_VALID (pts) || !timed ? pts : 0;
+  if (!timed || reader->n == 0 ||
+      (GST_CLOCK_TIME_IS_VALID (pts) &&
+          GST_BUFFER_PTS_IS_VALID (reader->held) &&
+          pts > GST_BUFFER_PTS (reader->held)))
     return TRUE;
   g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
       "Frame %" G_GUINT64_FORMAT " of a reference without a constant rate has "

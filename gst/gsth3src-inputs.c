@@ -618,6 +618,31 @@ no_more_pads (GstElement *decode, gpointer data)
   connect_if_settled (input->owner);
 }
 
+/* Only jpegparse reads how a camera was held, and up to GStreamer 1.22 it must be
+ * asked for. NULL: the order stays. */
+G_GNUC_BEGIN_IGNORE_DEPRECATIONS
+static GValueArray *
+sort_decoders (GstElement *decode, GstPad *pad, GstCaps *caps,
+    GValueArray *factories, gpointer data)
+{
+  const GstStructure *s = gst_caps_get_structure (caps, 0);
+  g_autoptr (GstElementFactory) parser = NULL;
+  GValueArray *sorted;
+  GValue value = G_VALUE_INIT;
+
+  if (!gst_structure_has_name (s, "image/jpeg") ||
+      gst_structure_has_field (s, "parsed") ||
+      !(parser = gst_element_factory_find ("jpegparse")))
+    return NULL;
+  g_value_init (&value, G_TYPE_OBJECT);
+  g_value_set_object (&value, parser);
+  sorted = g_value_array_copy (factories);
+  g_value_array_prepend (sorted, &value);
+  g_value_unset (&value);
+  return sorted;
+}
+G_GNUC_END_IGNORE_DEPRECATIONS
+
 /* A file of that name is meant, whatever its name looks like. */
 static gchar *
 to_uri (const gchar *where, GError **error)
@@ -660,6 +685,8 @@ add_input (GstH3SrcInputs *self, GstH3Role role, guint number,
     return FALSE;
   g_object_set (input->decode, "uri", uri, NULL);
   g_signal_connect (input->decode, "pad-added", G_CALLBACK (pad_added), input);
+  g_signal_connect (input->decode, "autoplug-sort", G_CALLBACK (sort_decoders),
+      NULL);
   g_signal_connect (input->decode, "no-more-pads", G_CALLBACK (no_more_pads),
       input);
   return TRUE;
@@ -754,21 +781,28 @@ pop (GstH3SrcInputs *self, GPtrArray *array)
   return last;
 }
 
-void
-gst_h3_src_inputs_close (GstH3SrcInputs *self)
+/* Threads may still run, and add some. The last are furthest downstream: who is
+ * held there gets free first. */
+static void
+remove_elements (GstH3SrcInputs *self)
 {
-  GPtrArray *inputs;
   GstElement *element;
-  GstPad *pad;
 
-  /* the last are furthest downstream: who is held there gets free first. After a
-   * failed state change threads may still run, and add some. */
   while ((element = pop (self, self->elements))) {
     gst_element_set_locked_state (element, TRUE);
     gst_element_set_state (element, GST_STATE_NULL);
     gst_bin_remove (self->bin, element);
     gst_object_unref (element);
   }
+}
+
+void
+gst_h3_src_inputs_close (GstH3SrcInputs *self)
+{
+  GPtrArray *inputs;
+  GstPad *pad;
+
+  remove_elements (self);
   while ((pad = pop (self, self->requests))) {
     GstElement *parent = gst_pad_get_parent_element (pad);
 
@@ -801,8 +835,11 @@ gst_h3_src_inputs_cancel (GstH3SrcInputs *self)
     self->prompt_hold = 0;
   }
   g_mutex_unlock (&self->lock);
-  if (hold)
-    gst_pad_remove_probe (self->prompt_pad, hold);
+  if (!hold)
+    return;
+  /* the bin waits for decoders on its way to PLAYING, and EOS with it */
+  remove_elements (self);
+  gst_pad_remove_probe (self->prompt_pad, hold);
 }
 
 /* --- errors --- */

@@ -38,8 +38,8 @@ gboolean gst_h3_src_inputs_open (GstH3SrcInputs *inputs, const gchar *first,
 /* After PAUSED→READY: takes all of it out again. */
 void gst_h3_src_inputs_close (GstH3SrcInputs *inputs);
 
-/* Any thread: the prompt no longer waits, and is not read; its EOS passes. Does
- * nothing when the prompt is on its way already. */
+/* With the bin's state lock: what is decoded is given up, and the prompt is not
+ * read; its EOS passes. Does nothing when the prompt is on its way already. */
 void gst_h3_src_inputs_cancel (GstH3SrcInputs *inputs);
 /* An ERROR message that begins with the name of the input it is about. Takes and
  * returns one, the same when it is about none. */
