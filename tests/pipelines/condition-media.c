@@ -61,8 +61,8 @@ test_jpeg (void)
   write_picture ("a.png", "rgb", 3, 1, TRUE, "pngenc");
   write_picture ("a.jpg", "rgb", 3, 1, TRUE,
       "videoconvert ! jpegenc quality=100");
-  assert_same_clips ("first-frame", "a.png", "a.jpg", 0.05);
-  assert_same_clips ("references", "a.png", "a.jpg", 0.05);
+  assert_same_clips ("first-frame", "a.png", "a.jpg", 0.1);
+  assert_same_clips ("references", "a.png", "a.jpg", 0.1);
 }
 
 /* A camera held sideways: EXIF says how to turn the picture. */
@@ -75,7 +75,7 @@ test_orientation (void)
       "videoconvert ! jpegenc quality=100 ! "
       "taginject tags=\"image-orientation=rotate-90\" ! jifmux");
   write_picture ("flat.png", "rgb", 3, 1, TRUE, "pngenc");
-  assert_same_clips ("references", "upright.png", "turned.jpg", 0.05);
+  assert_same_clips ("references", "upright.png", "turned.jpg", 0.1);
   {
     g_autoptr (Clip) upright = clip_new ("");
     g_autoptr (Clip) flat = clip_new ("");
@@ -257,17 +257,6 @@ test_clip_as_keyframe (void)
 
 /* --- sounds --- */
 
-static gboolean
-have_sound_encoder (void)
-{
-  g_autoptr (GstElementFactory) factory =
-      gst_element_factory_find ("h3audiovaeenc");
-
-  if (!factory)
-    g_test_skip ("this build has no h3audiovaeenc");
-  return factory != NULL;
-}
-
 static void
 check_sound (const gchar *name)
 {
@@ -284,8 +273,6 @@ test_sounds (void)
   static const gint rates[] = { 8000, 11025, 22050, 44100, 48000, 96000,
     192000 };
 
-  if (!have_sound_encoder ())
-    return;
   for (guint i = 0; i < G_N_ELEMENTS (rates); i++) {
     make_file ("audiotestsrc samplesperbuffer=%d num-buffers=1 ! "
                "audio/x-raw,rate=%d,channels=%d ! wavenc ! "
@@ -307,8 +294,6 @@ test_mp4 (void)
   g_autoptr (Clip) clip = clip_new ("prompt=\"<Video 1> and <Picture 1>\"");
   g_autofree gchar *image = golden_picture ("image.png");
 
-  if (!have_sound_encoder ())
-    return;
   make_file ("videotestsrc num-buffers=45 pattern=ball ! "
              "video/x-raw,width=322,height=182,framerate=30/1 ! x264enc ! "
              "h264parse ! mux. audiotestsrc num-buffers=66 ! "
