@@ -62,8 +62,8 @@ gint gst_h3_fitting_most_frames (const GstH3Fitting *fitting);
  * GstH3FrameReader: frames of one stream and the 24 fps slots they fill
  *
  * A frame is given back when the next one, or the end, says how long it lasts.
- * With a constant rate in the caps frames are counted; without one their
- * timestamps decide.
+ * With a constant rate in the caps frames are counted, as long as their
+ * timestamps agree within half a frame; otherwise those decide.
  */
 typedef struct {
   GstVideoInfo info;
