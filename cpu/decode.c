@@ -2,6 +2,7 @@
 /* Encoded weights (checkpoints.md 5) as float32. */
 #include "cpu/decode.h"
 #include "cpu/mathf.h"
+#include "model/blocks.h"
 
 /* w[row, first .. first + n) but for rotation and column scale. */
 typedef void (*Decode) (const H3Weight *weight, gint64 row, gint64 first,
@@ -114,7 +115,18 @@ decode_mxfp8 (const H3Weight *w, gint64 row, gint64 first, gint64 n,
   }
 }
 
-static const Decode decoders[H3_N_ENCODINGS] = {
+static void
+decode_blocks (const H3Weight *w, gint64 row, gint64 first, gint64 n,
+    gfloat *dst)
+{
+  const H3EncodingInfo *info = h3_encoding_info (w->encoding);
+
+  h3_blocks_decode (w->encoding,
+      bytes_at (w, row, first, info->block, info->block_bytes), n / info->block,
+      dst);
+}
+
+static const Decode decoders[] = {
   [H3_ENCODING_E4M3] = decode_e4m3,
   [H3_ENCODING_E5M2] = decode_e5m2,
   [H3_ENCODING_INT8] = decode_int8,
@@ -148,7 +160,10 @@ H3_ISA (h3_cpu_decode) (const H3Weight *w, gint64 row, gint64 first, gint64 n,
     h3_widen (dst, w->tensor, row * w->cols + first, n);
     return;
   }
-  decoders[w->encoding](w, row, first, n, dst);
+  if (h3_encoding_is_block (w->encoding))
+    decode_blocks (w, row, first, n, dst);
+  else
+    decoders[w->encoding](w, row, first, n, dst);
   if (w->rotation > 1)
     for (gint64 i = 0; i < n; i += w->rotation)
       rotate (dst + i, w->rotation);

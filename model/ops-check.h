@@ -4,6 +4,7 @@
  * operation's name, are in scope for the macros. */
 #pragma once
 
+#include "model/blocks.h"
 #include "model/ops.h"
 
 typedef enum {
@@ -199,6 +200,12 @@ matrix_weight (H3Stream *stream, const gchar *op, const H3Weight *w,
         "] in %s, needs to be %s",
         w->rows, w->cols, h3_encoding_info (w->encoding)->name, needed);
   }
+  if (h3_encoding_is_block (w->encoding) &&
+      w->cols % h3_encoding_info (w->encoding)->block)
+    return refuse (stream, op,
+        "%" G_GINT64_FORMAT " columns are no whole blocks of %u of %s", w->cols,
+        h3_encoding_info (w->encoding)->block,
+        h3_encoding_info (w->encoding)->name);
   if (!rotation_fits (w))
     return refuse (stream, op,
         "the weight's rotation of %u does not fit its %" G_GINT64_FORMAT

@@ -92,6 +92,9 @@ H3Tensor *h3_tensor_view_rows (H3Tensor *parent, gint64 first, gint64 n);
  *   E2M1 (q[n, k]) * E4M3 (block_scale[n, k / 16]) * scale[n]
  * #H3_ENCODING_MXFP8: E4M3 (q[n, k]) * 2^(block_scale[n, k / 32] - 127), and 0
  *   where block_scale is 0
+ *
+ * From #H3_ENCODING_Q4_0 on: GGUF's blocks, which have all in their bytes
+ * (checkpoints.md 6.3, model/blocks.h)
  */
 typedef enum {
   H3_ENCODING_PLAIN,
@@ -100,6 +103,20 @@ typedef enum {
   H3_ENCODING_INT8,
   H3_ENCODING_NVFP4,
   H3_ENCODING_MXFP8,
+  H3_ENCODING_Q4_0,
+  H3_ENCODING_Q4_1,
+  H3_ENCODING_Q5_0,
+  H3_ENCODING_Q5_1,
+  H3_ENCODING_Q8_0,
+  H3_ENCODING_Q2_K,
+  H3_ENCODING_Q3_K,
+  H3_ENCODING_Q4_K,
+  H3_ENCODING_Q5_K,
+  H3_ENCODING_Q6_K,
+  H3_ENCODING_IQ4_NL,
+  H3_ENCODING_IQ4_XS,
+  H3_ENCODING_MXFP4,
+  H3_ENCODING_GGUF_NVFP4,
 } H3Encoding;
 
 /**
@@ -118,7 +135,7 @@ typedef struct {
 
 const H3EncodingInfo *h3_encoding_info (H3Encoding encoding);
 /* The last of them and one. */
-#define H3_N_ENCODINGS (H3_ENCODING_MXFP8 + 1)
+#define H3_N_ENCODINGS (H3_ENCODING_GGUF_NVFP4 + 1)
 
 /**
  * H3Weight:

@@ -8,6 +8,20 @@ static const H3EncodingInfo infos[H3_N_ENCODINGS] = {
   [H3_ENCODING_INT8] = { "int8_tensorwise", 1, 1, TRUE, 0 },
   [H3_ENCODING_NVFP4] = { "nvfp4", 16, 8, TRUE, 16 },
   [H3_ENCODING_MXFP8] = { "mxfp8", 32, 32, FALSE, 32 },
+  [H3_ENCODING_Q4_0] = { "GGUF Q4_0", 32, 18, FALSE, 0 },
+  [H3_ENCODING_Q4_1] = { "GGUF Q4_1", 32, 20, FALSE, 0 },
+  [H3_ENCODING_Q5_0] = { "GGUF Q5_0", 32, 22, FALSE, 0 },
+  [H3_ENCODING_Q5_1] = { "GGUF Q5_1", 32, 24, FALSE, 0 },
+  [H3_ENCODING_Q8_0] = { "GGUF Q8_0", 32, 34, FALSE, 0 },
+  [H3_ENCODING_Q2_K] = { "GGUF Q2_K", 256, 84, FALSE, 0 },
+  [H3_ENCODING_Q3_K] = { "GGUF Q3_K", 256, 110, FALSE, 0 },
+  [H3_ENCODING_Q4_K] = { "GGUF Q4_K", 256, 144, FALSE, 0 },
+  [H3_ENCODING_Q5_K] = { "GGUF Q5_K", 256, 176, FALSE, 0 },
+  [H3_ENCODING_Q6_K] = { "GGUF Q6_K", 256, 210, FALSE, 0 },
+  [H3_ENCODING_IQ4_NL] = { "GGUF IQ4_NL", 32, 18, FALSE, 0 },
+  [H3_ENCODING_IQ4_XS] = { "GGUF IQ4_XS", 256, 136, FALSE, 0 },
+  [H3_ENCODING_MXFP4] = { "GGUF MXFP4", 32, 17, FALSE, 0 },
+  [H3_ENCODING_GGUF_NVFP4] = { "GGUF NVFP4", 64, 36, FALSE, 0 },
 };
 
 const H3EncodingInfo *
