@@ -2,6 +2,7 @@
 # What the pipelines in this folder share; they source it.
 #   $prompt       the first argument, or a prompt of the demo's little language
 #   quoted TEXT   TEXT as a property's value, whatever characters it has
+#   quoted_list TEXT...   several, as the value of a property that takes a list
 #   $H3_SETTINGS  more properties of h3src, or of h3denoise where that is used
 # shellcheck shell=sh disable=SC2034
 set -eu
@@ -15,6 +16,16 @@ quoted () {
   set -- "$(printf %sx "$1" |
     LC_ALL=C sed -e 's/[^A-Za-z0-9]/\\&/g' -e '$!s/$/\\/' -e 's/["\\]/\\&/g')"
   printf '"\\"%s\\""' "${1%x}" # without the x, no newline at the end is lost
+}
+
+quoted_list () {
+  list=
+  for item; do
+    item=$(printf %sx "$item" |
+      LC_ALL=C sed -e 's/[^A-Za-z0-9]/\\&/g' -e '$!s/$/\\/')
+    list="$list${list:+, }\"${item%x}\""
+  done
+  printf '"<%s>"' "$(printf %s "$list" | LC_ALL=C sed -e 's/["\\]/\\&/g')"
 }
 
 # A tree that was built but not installed: use its plugin.

@@ -332,6 +332,108 @@ test_rtp (void)
     send_rtp ();
 }
 
+/* Pictures, a clip and a sound to begin with, under names that need quoting. */
+static void
+make_media (const gchar *format, const gchar *name)
+{
+  g_autofree gchar *path = test_path (name);
+  g_autofree gchar *text = g_strdup_printf ("%s ! filesink name=sink", format);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GstElement) pipeline = gst_parse_launch (text, &error);
+  g_autoptr (GstElement) sink = NULL;
+  g_autoptr (GstBus) bus = NULL;
+  g_autoptr (GstMessage) message = NULL;
+
+  g_assert_no_error (error);
+  sink = gst_bin_get_by_name (GST_BIN (pipeline), "sink");
+  g_object_set (sink, "location", path, NULL);
+  bus = gst_element_get_bus (pipeline);
+  gst_element_set_state (pipeline, GST_STATE_PLAYING);
+  message = gst_bus_timed_pop_filtered (bus, 60 * GST_SECOND,
+      GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+  g_assert_cmpint (GST_MESSAGE_TYPE (message), ==, GST_MESSAGE_EOS);
+  gst_element_set_state (pipeline, GST_STATE_NULL);
+}
+
+#define PICTURE "a \"first\", <picture>.png"
+
+static void
+make_inputs (void)
+{
+  make_media ("videotestsrc num-buffers=1 pattern=smpte ! "
+              "video/x-raw,width=150,height=100 ! pngenc",
+      PICTURE);
+  make_media ("videotestsrc num-buffers=1 pattern=ball ! "
+              "video/x-raw,width=90,height=90 ! jpegenc",
+      "last.jpg");
+  make_media ("videotestsrc num-buffers=24 ! "
+              "video/x-raw,width=96,height=64,framerate=24/1 ! x264enc ! "
+              "h264parse ! mp4mux",
+      "clip ' 2.mp4");
+  make_media ("audiotestsrc num-buffers=40 ! wavenc", "$voice.wav");
+}
+
+static void
+assert_clip (const gchar *const *argv, const gchar *const *env,
+    const gchar *out)
+{
+  g_autoptr (Result) result = run (argv, env, NULL);
+  g_autoptr (Media) media = NULL;
+
+  assert_ok (result);
+  media = media_read (out);
+  g_assert_cmpuint (media->frames, ==, 22);
+  g_assert_cmpint (media->width, ==, 96);
+  g_assert_cmpint (media->height, ==, 64);
+  g_assert_cmpstr (media->audio_codec, ==, "audio/mpeg");
+}
+
+static void
+test_keyframes (void)
+{
+  static const gchar *const own_size[] = { "H3_SETTINGS=frames=22 steps=2",
+    NULL };
+  g_autofree gchar *picture = test_path (PICTURE);
+  g_autofree gchar *last = test_path ("last.jpg");
+  g_autofree gchar *out = test_path ("keyframes.mp4");
+  g_autofree gchar *first_script = script_path ("first-frame.sh");
+  g_autofree gchar *last_script = script_path ("last-frame.sh");
+  g_autofree gchar *both_script = script_path ("both-frames.sh");
+  const gchar *first_argv[] = { first_script, picture, PROMPT, out, NULL };
+  const gchar *last_argv[] = { last_script, picture, PROMPT, out, NULL };
+  const gchar *both_argv[] = { both_script, picture, last, PROMPT, out, NULL };
+  const gchar *none_argv[] = { first_script, NULL };
+  g_autoptr (Result) usage = NULL;
+
+  make_inputs ();
+  assert_clip (first_argv, own_size, out);
+  assert_clip (last_argv, own_size, out);
+  assert_clip (both_argv, own_size, out);
+  usage = run (none_argv, NULL, NULL);
+  g_assert_cmpint (usage->status, ==, 2);
+  g_assert_nonnull (strstr (usage->output, "Usage: first-frame.sh PICTURE"));
+}
+
+/* The tiny checkpoint has the transformer that the demo has not. */
+static void
+test_references (void)
+{
+  g_autofree gchar *model =
+      g_strconcat ("H3_MODEL_PATH=", h3_test_tiny_dir (), NULL);
+  const gchar *env[] = { SETTINGS " canvas-edge=64 reference-edge=64", model,
+    NULL };
+  g_autofree gchar *script = script_path ("references.sh");
+  g_autofree gchar *picture = test_path (PICTURE);
+  g_autofree gchar *clip = test_path ("clip ' 2.mp4");
+  g_autofree gchar *voice = test_path ("$voice.wav");
+  g_autofree gchar *out = test_path ("references.mp4");
+  const gchar *argv[] = { script, "<Picture 1> speaks like <Audio 1>", out,
+    picture, clip, voice, NULL };
+
+  make_inputs ();
+  assert_clip (argv, env, out);
+}
+
 /* embed.c is a program as the README shows it. */
 static void
 test_embed (void)
@@ -355,7 +457,8 @@ test_all_scripts (void)
 {
   static const gchar *const others[] = { "common.sh", "install-deps.sh",
     "quickstart.sh", "mp4-elements.sh", "several.sh", "raw.sh", "y4m-wav.sh",
-    "png.sh", "hls.sh", "latents.sh", "rtp.sh" };
+    "png.sh", "hls.sh", "latents.sh", "rtp.sh", "first-frame.sh",
+    "last-frame.sh", "both-frames.sh", "references.sh" };
   g_autoptr (GDir) dir = g_dir_open (g_getenv ("H3_PIPELINES_DIR"), 0, NULL);
   const gchar *name;
 
@@ -392,6 +495,8 @@ main (int argc, char **argv)
   g_test_add_func ("/scripts/hls.sh", test_hls);
   g_test_add_func ("/scripts/latents.sh", test_latents);
   g_test_add_func ("/scripts/rtp.sh", test_rtp);
+  g_test_add_func ("/scripts/keyframes", test_keyframes);
+  g_test_add_func ("/scripts/references.sh", test_references);
   g_test_add_func ("/scripts/embed.c", test_embed);
   g_test_add_func ("/scripts/all", test_all_scripts);
   return test_end ();

@@ -1,0 +1,19 @@
+#!/bin/sh
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# MP4 that begins with a picture, whose shape it has. The prompt says what
+# happens.
+# Usage: first-frame.sh PICTURE ["PROMPT" [OUT.mp4]]
+[ $# -ge 1 ] || { echo "Usage: ${0##*/} PICTURE [\"PROMPT\" [OUT.mp4]]" >&2; exit 2; }
+first=$1; shift
+. "$(dirname "$0")/common.sh"
+
+# shellcheck disable=SC2086
+exec gst-launch-1.0 -e \
+  h3src name=h3 prompt="$(quoted "$prompt")" skip-samples=1024 \
+    first-frame="$(quoted "$first")" $H3_SETTINGS \
+  h3.video ! queue ! x264enc bitrate=8000 speed-preset=medium key-int-max=48 ! \
+    video/x-h264,profile=high ! h264parse ! mux.video_0 \
+  h3.audio ! queue ! audioconvert ! avenc_aac bitrate=192000 ! aacparse ! \
+    mux.audio_0 \
+  mp4mux name=mux faststart=true ! \
+    filesink location="$(quoted "${2:-clip.mp4}")"
