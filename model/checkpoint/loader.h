@@ -50,14 +50,15 @@ guint64 h3_loader_bytes (const H3Loader *loader);
  * @heads, @head_dim: for H3_ROWS_GROUPED_QKV
  *
  * A matrix [rows, cols] for linear and embedding, in the encoding and type it
- * is stored in. Stored shapes of another rank are taken when their last
+ * is stored in (quantised ones with their markers and sidecars, checkpoints.md
+ * 4.2; rows that follow each other need one encoding, not one scale). Stored shapes of another rank are taken when their last
  * dimensions make @cols. NULL in the dry run and when something is wrong (which
  * is remembered).
  */
 H3Weight *h3_loader_weight (H3Loader *loader, const gchar *const *names,
     guint n_names, gint64 rows, gint64 cols, H3RowOrder order, guint heads,
     guint head_dim);
-/* Matrices asked for from here on are rounded to @dtype on their way to the
+/* Plain matrices asked for from here on are rounded to @dtype on their way to the
  * device; H3_DTYPE_F32, as in the beginning: they keep the type they are stored
  * in. Only a number that @dtype cannot hold is an error. */
 void h3_loader_round_matrices (H3Loader *loader, H3DType dtype);
@@ -68,7 +69,8 @@ H3Weight *h3_loader_matrix (H3Loader *loader, const gchar *name, gint64 rows,
  * h3_loader_piece:
  * @first, @n: which rows of the matrix @name [rows, cols]
  * @piece: (inout): a matrix read by this function before, whose memory is used
- *   again where type and shape are the same, or NULL; left to the caller
+ *   again where type and shape are the same and it is plain, or NULL; left to
+ *   the caller
  *
  * A part of a weight that is read when it is needed and not kept: its bytes are
  * not counted. The part is on the device when this returns; what reads @piece's

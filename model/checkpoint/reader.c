@@ -122,7 +122,9 @@ dtype_of (H3StoredType type)
 {
   if (type == H3_STORED_F32)
     return H3_DTYPE_F32;
-  return type == H3_STORED_F16 ? H3_DTYPE_F16 : H3_DTYPE_BF16;
+  if (type == H3_STORED_F16)
+    return H3_DTYPE_F16;
+  return type == H3_STORED_BF16 ? H3_DTYPE_BF16 : H3_DTYPE_U8;
 }
 
 static H3StoredType
@@ -139,14 +141,15 @@ h3_reader_read (const H3StoredTensor *source, gint64 first, gint64 n,
 {
   gsize size = h3_stored_type_size (source->type);
   gsize index;
-  gfloat value;
+  gfloat value = NAN;
 
   if (!h3_stored_tensor_read (source, first * size, n * size, dest, error))
     return FALSE;
   if (h3_stored_values_finite (source->type, dest, n, &index))
     return TRUE;
-  h3_stored_values_widen (source->type, (const guint8 *) dest + index * size, 1,
-      &value);
+  if (dtype_of (source->type) != H3_DTYPE_U8)
+    h3_stored_values_widen (source->type, (const guint8 *) dest + index * size,
+        1, &value);
   g_set_error (error, H3_ERROR, H3_ERROR_NUMERIC,
       "%s: tensor %s: element %" G_GINT64_FORMAT " is %s; weights must be "
       "finite",

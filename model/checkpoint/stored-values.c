@@ -7,6 +7,9 @@
 #define F32_EXPONENT 0x7f800000u
 #define F16_EXPONENT 0x7c00u
 #define BF16_EXPONENT 0x7f80u
+#define E5M2_EXPONENT 0x7cu
+/* Which has no Inf, and one NaN. */
+#define E4M3_NAN 0x7fu
 
 static inline guint32
 load32 (const guint8 *bytes, gsize i)
@@ -31,7 +34,22 @@ is_finite (H3StoredType type, const guint8 *bytes, gsize i)
     return (load32 (bytes, i) & F32_EXPONENT) != F32_EXPONENT;
   if (type == H3_STORED_F16)
     return (load16 (bytes, i) & F16_EXPONENT) != F16_EXPONENT;
+  if (type == H3_STORED_F8_E4M3)
+    return (bytes[i] & E4M3_NAN) != E4M3_NAN;
+  if (type == H3_STORED_F8_E5M2)
+    return (bytes[i] & E5M2_EXPONENT) != E5M2_EXPONENT;
   return (load16 (bytes, i) & BF16_EXPONENT) != BF16_EXPONENT;
+}
+
+static gboolean
+any_special8 (guint8 special, const guint8 *bytes, gsize n)
+{
+  const guint8 lowest = special & -special;
+  guint8 any = 0;
+
+  for (gsize i = 0; i < n; i++)
+    any |= (guint8) ((bytes[i] & special) + lowest);
+  return any >> 7;
 }
 
 /* Whether there is any at all, as fast as memory is: an exponent of all ones
@@ -46,6 +64,11 @@ any_special (H3StoredType type, const guint8 *bytes, gsize n)
       any |= (load32 (bytes, i) & F32_EXPONENT) + 0x00800000u;
     return any >> 31;
   }
+  if (type == H3_STORED_F8_E4M3 || type == H3_STORED_F8_E5M2)
+    return any_special8 (type == H3_STORED_F8_E4M3 ? E4M3_NAN : E5M2_EXPONENT,
+        bytes, n);
+  if (type == H3_STORED_I8 || type == H3_STORED_U8)
+    return FALSE;
 
   const guint16 exponent = type == H3_STORED_F16 ? F16_EXPONENT : BF16_EXPONENT;
   const guint16 lowest = exponent & -exponent;

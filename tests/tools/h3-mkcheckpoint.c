@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* h3-mkcheckpoint --like DIR --seed N --out DIR [--layout official|diffusers]
+ *   [--encoding fp8|int8|nvfp4|mxfp8 [--decoded]]
  *
  * DIR holds FL2VA/ and, where there is one, Ref2VA/: configuration, tokenizer
  * and index files in the official layout. Written is a complete checkpoint of
- * that geometry, with random weights by the recipe of tests/golden/README.md.
- */
+ * that geometry, with random weights by the recipe of tests/golden/README.md,
+ * those that ComfyUI's files quantise in --encoding, or, with --decoded, as the
+ * float32 numbers that the quantised ones stand for. A component is one file
+ * then. */
 #include "mkcheckpoint.h"
 
 #include <glib/gstdio.h>
@@ -75,7 +78,7 @@ static const Component ref2va[] = {
 
 static gboolean
 write_official (const Component *c, const gchar *like, const gchar *out,
-    guint64 seed, GError **error)
+    const MkRecipe *recipe, GError **error)
 {
   g_autofree gchar *dir = g_build_filename (like, c->folder, NULL);
   g_autofree gchar *index =
@@ -91,11 +94,11 @@ write_official (const Component *c, const gchar *like, const gchar *out,
   if (!tensors)
     return FALSE;
   stored = mk_stored_official (tensors);
-  if (!g_file_test (index, G_FILE_TEST_EXISTS))
+  if (recipe->encoding != MK_PLAIN || !g_file_test (index, G_FILE_TEST_EXISTS))
     mk_assign_single (stored, "model.safetensors");
   else if (!mk_assign_from_index (stored, index, error))
     return FALSE;
-  return mk_write_weights (stored, target, c->recipe, seed, error);
+  return mk_write_weights (stored, target, c->recipe, recipe, error);
 }
 
 static gboolean
@@ -141,7 +144,7 @@ describe_diffusers (const Component *c, const gchar *dir,
 
 static gboolean
 write_diffusers (const Component *c, const gchar *like, const gchar *out,
-    guint64 seed, GError **error)
+    const MkRecipe *recipe, GError **error)
 {
   g_autofree gchar *dir = g_build_filename (like, c->folder, NULL);
   g_autofree gchar *target = g_build_filename (out, c->diffusers, NULL);
@@ -149,34 +152,40 @@ write_diffusers (const Component *c, const gchar *like, const gchar *out,
       "diffusion_pytorch_model.safetensors.index.json", NULL);
   g_autoptr (GPtrArray) tensors = NULL;
   g_autoptr (GPtrArray) stored = NULL;
+  gboolean plain = recipe->encoding == MK_PLAIN;
 
   if (!g_file_test (dir, G_FILE_TEST_IS_DIR))
     return TRUE;
   if (c->tensors == mk_text_encoder_tensors) /* the same in both layouts */
-    return copy_tree (dir, target, TRUE, error) &&
-           write_official (c, like, out, seed, error);
+    return copy_tree (dir, target, plain, error) &&
+           write_official (c, like, out, recipe, error);
   tensors = c->tensors (dir, error);
   if (!tensors || !make_dir (target, error) ||
       !describe_diffusers (c, dir, tensors, target, &stored, error))
     return FALSE;
-  if (c->tensors == mk_transformer_tensors &&
+  if (!plain) {
+    for (guint i = 0; i < stored->len; i++)
+      g_clear_pointer (&((MkStored *) stored->pdata[i])->shard, g_free);
+    mk_assign_single (stored, "diffusion_pytorch_model.safetensors");
+  }
+  if (plain && c->tensors == mk_transformer_tensors &&
       !mk_write_index (stored, index, error))
     return FALSE;
-  return mk_write_weights (stored, target, c->recipe, seed, error);
+  return mk_write_weights (stored, target, c->recipe, recipe, error);
 }
 
 static gboolean
 make_official (const gchar *like, const gchar *partition,
-    const Component *components, guint n, const gchar *out, guint64 seed,
-    GError **error)
+    const Component *components, guint n, const gchar *out,
+    const MkRecipe *recipe, GError **error)
 {
   g_autofree gchar *from = g_build_filename (like, partition, NULL);
   g_autofree gchar *to = g_build_filename (out, partition, NULL);
 
-  if (!copy_tree (from, to, TRUE, error))
+  if (!copy_tree (from, to, recipe->encoding == MK_PLAIN, error))
     return FALSE;
   for (guint i = 0; i < n; i++) {
-    if (!write_official (&components[i], from, to, seed, error))
+    if (!write_official (&components[i], from, to, recipe, error))
       return FALSE;
   }
   return TRUE;
@@ -184,7 +193,7 @@ make_official (const gchar *like, const gchar *partition,
 
 static gboolean
 make_diffusers (const gchar *fl, const gchar *ref, const gchar *out,
-    guint64 seed, GError **error)
+    const MkRecipe *recipe, GError **error)
 {
   static const gchar *const folders[] = { "tokenizer", "processor" };
   gboolean with_ref = g_file_test (ref, G_FILE_TEST_IS_DIR);
@@ -200,11 +209,11 @@ make_diffusers (const gchar *fl, const gchar *ref, const gchar *out,
       return FALSE;
   }
   for (guint i = 0; i < G_N_ELEMENTS (fl2va); i++) {
-    if (!write_diffusers (&fl2va[i], fl, out, seed, error))
+    if (!write_diffusers (&fl2va[i], fl, out, recipe, error))
       return FALSE;
   }
   for (guint i = 0; with_ref && i < G_N_ELEMENTS (ref2va); i++) {
-    if (!write_diffusers (&ref2va[i], ref, out, seed, error))
+    if (!write_diffusers (&ref2va[i], ref, out, recipe, error))
       return FALSE;
   }
   return TRUE;
@@ -212,29 +221,30 @@ make_diffusers (const gchar *fl, const gchar *ref, const gchar *out,
 
 static gboolean
 make_checkpoint (const gchar *like, const gchar *layout, const gchar *out,
-    guint64 seed, GError **error)
+    const MkRecipe *recipe, GError **error)
 {
   g_autofree gchar *fl = g_build_filename (like, "FL2VA", NULL);
   g_autofree gchar *ref = g_build_filename (like, "Ref2VA", NULL);
 
   if (g_str_equal (layout, "diffusers"))
-    return make_diffusers (fl, ref, out, seed, error);
+    return make_diffusers (fl, ref, out, recipe, error);
   if (!g_str_equal (layout, "official")) {
     g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
         "--layout %s: needed: official or diffusers", layout);
     return FALSE;
   }
-  return make_official (like, "FL2VA", fl2va, G_N_ELEMENTS (fl2va), out, seed,
+  return make_official (like, "FL2VA", fl2va, G_N_ELEMENTS (fl2va), out, recipe,
              error) &&
          (!g_file_test (ref, G_FILE_TEST_IS_DIR) ||
              make_official (like, "Ref2VA", ref2va, G_N_ELEMENTS (ref2va), out,
-                 seed, error));
+                 recipe, error));
 }
 
 int
 main (int argc, char **argv)
 {
-  g_autofree gchar *like = NULL, *out = NULL, *layout = NULL;
+  g_autofree gchar *like = NULL, *out = NULL, *layout = NULL, *encoding = NULL;
+  MkRecipe recipe = { 0 };
   gint64 seed = -1;
   const GOptionEntry entries[] = {
     { "like", 0, 0, G_OPTION_ARG_FILENAME, &like,
@@ -243,6 +253,10 @@ main (int argc, char **argv)
     { "out", 0, 0, G_OPTION_ARG_FILENAME, &out, "folder to write", "DIR" },
     { "layout", 0, 0, G_OPTION_ARG_STRING, &layout,
         "official (default) or diffusers", "LAYOUT" },
+    { "encoding", 0, 0, G_OPTION_ARG_STRING, &encoding,
+        "plain (default), fp8, int8, nvfp4 or mxfp8", "ENCODING" },
+    { "decoded", 0, 0, G_OPTION_ARG_NONE, &recipe.decoded,
+        "quantised weights as what they stand for", NULL },
     { NULL },
   };
   g_autoptr (GOptionContext) context =
@@ -259,7 +273,12 @@ main (int argc, char **argv)
                 "needed\n");
     return EXIT_FAILURE;
   }
-  if (!make_checkpoint (like, layout ? layout : "official", out, seed,
+  if (encoding && !mk_encoding_from_name (encoding, &recipe.encoding)) {
+    g_printerr ("h3-mkcheckpoint: --encoding %s is unknown\n", encoding);
+    return EXIT_FAILURE;
+  }
+  recipe.seed = seed;
+  if (!make_checkpoint (like, layout ? layout : "official", out, &recipe,
           &error)) {
     g_printerr ("h3-mkcheckpoint: %s\n", error->message);
     return EXIT_FAILURE;

@@ -132,9 +132,117 @@ write_shard (const gchar *path, const GPtrArray *tensors,
   return ok;
 }
 
+/* Quantised checkpoints: all of a component's tensors in memory */
+
+static MkBlob *
+plain_blob (const MkStored *stored, const gfloat *values, gboolean bf16)
+{
+  const MkTensor *source = stored->source;
+  gint64 shape[MK_MAX_RANK];
+  MkBlob *blob;
+
+  memcpy (shape, source->shape, sizeof shape);
+  shape[0] = stored->n_rows;
+  blob = mk_blob_new (g_strdup (stored->name), bf16 ? "BF16" : "F32",
+      bf16 ? 2 : 4, source->rank, shape);
+  if (!bf16)
+    memcpy (blob->bytes, values, blob->size);
+  for (gsize i = 0; bf16 && i < blob->size / 2; i++)
+    ((guint16 *) blob->bytes)[i] = bfloat16 (values[i]);
+  return blob;
+}
+
+/* The tensor's numbers in its rows' order, as they are in the plain files. */
+static gfloat *
+stored_values (const MkStored *stored, const gchar *component, guint64 seed)
+{
+  const MkTensor *source = stored->source;
+  g_autofree gfloat *values = mk_values (source, component, seed);
+  gint64 cols = mk_tensor_size (source) / source->shape[0];
+  gfloat *ordered = g_new (gfloat, stored->n_rows * cols);
+
+  for (gint64 i = 0; i < stored->n_rows; i++)
+    memcpy (ordered + i * cols, values + source_row (stored, i) * cols,
+        cols * sizeof (gfloat));
+  for (gint64 i = 0; source->bf16 && i < stored->n_rows * cols; i++) {
+    guint32 bits = (guint32) bfloat16 (ordered[i]) << 16;
+
+    memcpy (&ordered[i], &bits, 4);
+  }
+  return ordered;
+}
+
+static void
+add_blobs (const MkStored *stored, const gchar *component,
+    const MkRecipe *recipe, GPtrArray *blobs)
+{
+  g_autofree gfloat *values = stored_values (stored, component, recipe->seed);
+  gboolean quantised = mk_is_quantised (stored->source, recipe->encoding);
+  guint before = blobs->len;
+
+  if (quantised)
+    mk_quantise (stored->source, stored->name, values, stored->n_rows,
+        recipe->encoding, blobs);
+  if (recipe->decoded)
+    g_ptr_array_set_size (blobs, before);
+  if (recipe->decoded || !quantised)
+    g_ptr_array_add (blobs,
+        plain_blob (stored, values, stored->source->bf16 && !quantised));
+}
+
+static GString *
+blob_header (const GPtrArray *blobs)
+{
+  GString *json = g_string_new ("{");
+  gsize begin = 0;
+
+  for (guint i = 0; i < blobs->len; i++) {
+    const MkBlob *blob = blobs->pdata[i];
+
+    g_string_append_printf (json, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[",
+        i ? "," : "", blob->name, blob->dtype);
+    for (guint d = 0; d < blob->rank; d++)
+      g_string_append_printf (json, "%s%" G_GINT64_FORMAT, d ? "," : "",
+          blob->shape[d]);
+    g_string_append_printf (json,
+        "],\"data_offsets\":[%" G_GSIZE_FORMAT ",%" G_GSIZE_FORMAT "]}", begin,
+        begin + blob->size);
+    begin += blob->size;
+  }
+  g_string_append_c (json, '}');
+  return json;
+}
+
+static gboolean
+write_quantised (const GPtrArray *stored, const gchar *dir,
+    const gchar *component, const MkRecipe *recipe, GError **error)
+{
+  g_autoptr (GPtrArray) blobs =
+      g_ptr_array_new_with_free_func ((GDestroyNotify) mk_blob_free);
+  const gchar *name = ((const MkStored *) stored->pdata[0])->shard;
+  g_autofree gchar *path = g_build_filename (dir, name, NULL);
+  g_autoptr (GString) header = NULL;
+  g_autoptr (GByteArray) file = g_byte_array_new ();
+  guint64 length;
+
+  for (guint i = 0; i < stored->len; i++)
+    add_blobs (stored->pdata[i], component, recipe, blobs);
+  header = blob_header (blobs);
+  length = GUINT64_TO_LE (header->len);
+  g_byte_array_append (file, (const guint8 *) &length, 8);
+  g_byte_array_append (file, (const guint8 *) header->str, header->len);
+  for (guint i = 0; i < blobs->len; i++) {
+    const MkBlob *blob = blobs->pdata[i];
+
+    g_byte_array_append (file, blob->bytes, blob->size);
+  }
+  return g_file_set_contents (path, (const gchar *) file->data, file->len,
+      error);
+}
+
 gboolean
 mk_write_weights (GPtrArray *stored, const gchar *dir, const gchar *component,
-    guint64 seed, GError **error)
+    const MkRecipe *recipe, GError **error)
 {
   g_autoptr (GHashTable) shards = g_hash_table_new_full (g_str_hash,
       g_str_equal, NULL, (GDestroyNotify) g_ptr_array_unref);
@@ -142,6 +250,8 @@ mk_write_weights (GPtrArray *stored, const gchar *dir, const gchar *component,
   gpointer name, tensors;
 
   g_ptr_array_sort (stored, compare_stored);
+  if (recipe->encoding != MK_PLAIN)
+    return write_quantised (stored, dir, component, recipe, error);
   for (guint i = 0; i < stored->len; i++) {
     MkStored *tensor = stored->pdata[i];
     GPtrArray *shard = g_hash_table_lookup (shards, tensor->shard);
@@ -154,7 +264,7 @@ mk_write_weights (GPtrArray *stored, const gchar *dir, const gchar *component,
   g_hash_table_iter_init (&iter, shards);
   while (g_hash_table_iter_next (&iter, &name, &tensors)) {
     g_autofree gchar *path = g_build_filename (dir, name, NULL);
-    if (!write_shard (path, tensors, component, seed, error))
+    if (!write_shard (path, tensors, component, recipe->seed, error))
       return FALSE;
   }
   return TRUE;

@@ -63,9 +63,50 @@ gboolean mk_assign_from_index (GPtrArray *stored, const gchar *index,
 void mk_assign_single (GPtrArray *stored, const gchar *file);
 void mk_assign_in_turn (GPtrArray *stored, const gchar *stem, guint n_shards);
 
-/* Files (mk-write.c). */
+/* How matrices are stored. */
+typedef enum {
+  MK_PLAIN,
+  MK_FP8,
+  MK_INT8, /* rotated */
+  MK_NVFP4,
+  MK_MXFP8,
+} MkEncoding;
+
+/* What is made. @decoded: of quantised matrices the numbers that they stand for,
+ * in float32 */
+typedef struct {
+  guint64 seed;
+  MkEncoding encoding;
+  gboolean decoded;
+} MkRecipe;
+
+/* A tensor in memory, as it is written. */
+typedef struct {
+  gchar *name;
+  const gchar *dtype;
+  guint rank;
+  gint64 shape[MK_MAX_RANK];
+  guint8 *bytes;
+  gsize size;
+} MkBlob;
+
+/* Quantised forms (mk-quantise.c). */
+gboolean mk_encoding_from_name (const gchar *name, MkEncoding *encoding);
+/* Zeros; takes @name. @item: bytes of an element */
+MkBlob *mk_blob_new (gchar *name, const gchar *dtype, gsize item, guint rank,
+    const gint64 *shape);
+void mk_blob_free (MkBlob *blob);
+/* Whether ComfyUI's files of @encoding have it quantised. */
+gboolean mk_is_quantised (const MkTensor *tensor, MkEncoding encoding);
+/* Adds weight, sidecars and marker to @blobs, an array of MkBlob. @values, of
+ * [rows, tensor->shape[1]], become what they stand for. */
+void mk_quantise (const MkTensor *tensor, const gchar *name, gfloat *values,
+    gint64 rows, MkEncoding encoding, GPtrArray *blobs);
+
+/* Files (mk-write.c). Of one file, all shards' names the same, unless the
+ * recipe is a plain one. */
 gboolean mk_write_weights (GPtrArray *stored, const gchar *dir,
-    const gchar *component, guint64 seed, GError **error);
+    const gchar *component, const MkRecipe *recipe, GError **error);
 gboolean mk_write_index (const GPtrArray *stored, const gchar *path,
     GError **error);
 

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What the loader's files share: finding and checking (loader-parts.c), quantised
+ * matrices (loader-quantised.c), the rest (loader.c). */
+#pragma once
+
+#include "model/checkpoint/loader.h"
+#include "model/checkpoint/quantised.h"
+#include "model/checkpoint/reader.h"
+
+G_BEGIN_DECLS
+
+struct _H3Loader {
+  H3TensorSet *set; /* not owned */
+  gchar *what;
+  guint64 bytes;    /* asked for so far, in this run */
+  guint64 total;    /* of the dry run */
+  H3DType round_to; /* H3_DTYPE_F32: matrices keep their type */
+
+  /* what this run found */
+  GHashTable *used;    /* names, owned */
+  GPtrArray *ignored;  /* GPatternSpec */
+  GPtrArray *missing;  /* names, owned */
+  GPtrArray *problems; /* sentences, owned */
+  GError *failure;     /* the first thing that ends a run at once */
+
+  /* the real run */
+  H3Device *device; /* owned; NULL: dry run */
+  H3Stream *stream; /* owned: of computed weights */
+  H3Reader *reader; /* owned: of stored ones */
+  const H3Stop *stop;
+  H3LoadProgress progress;
+  gpointer progress_data;
+  GPtrArray *tensors;     /* H3Tensor, owned: what it gave away */
+  guint64 read, computed; /* bytes that arrived */
+};
+
+/* One to three tensors whose rows follow each other, found and checked. */
+#define H3_LOADER_MAX_PARTS 3
+typedef struct {
+  const H3StoredTensor *tensor[H3_LOADER_MAX_PARTS];
+  H3Quantised quantised[H3_LOADER_MAX_PARTS];
+  gint64 n_rows[H3_LOADER_MAX_PARTS];
+  guint n;
+  gboolean matrix; /* may be quantised */
+  gint64 rows, cols;
+  gint64 width; /* stored elements of a row: bytes, of a quantised matrix */
+  gint64 first; /* H3_ROWS_AS_STORED: read from this row on */
+  H3StoredType type;
+  H3RowOrder order;
+  guint heads, head_dim;
+} H3LoaderParts;
+
+static inline gboolean
+h3_loader_parts_quantised (const H3LoaderParts *p)
+{
+  return p->quantised[0].encoding != H3_ENCODING_PLAIN;
+}
+
+/* Takes @error as the run's failure, unless it has one. */
+void h3_loader_fail (H3Loader *loader, GError *error);
+void h3_loader_report_progress (const H3Loader *loader);
+
+/* Finding and checking: what is wrong is remembered. */
+
+/* NULL when there is no tensor @name. */
+const H3StoredTensor *h3_loader_find (H3Loader *loader, const gchar *name);
+/* NULL also when it is of no float type. */
+const H3StoredTensor *h3_loader_find_numbers (H3Loader *loader,
+    const gchar *name);
+/* Fills @p, of which rows, cols, order, heads, head_dim and matrix are set. */
+gboolean h3_loader_find_parts (H3Loader *loader, H3LoaderParts *p,
+    const gchar *const *names, guint n);
+gint64 h3_loader_elements (const H3StoredTensor *tensor);
+void h3_loader_wrong_shape (H3Loader *loader, const H3StoredTensor *tensor,
+    const gchar *expected);
+/* Takes @error: something wrong with the file's contents is remembered with the
+ * rest of that kind, everything else fails the run. */
+void h3_loader_remember_error (H3Loader *loader, GError *error);
+
+/* Reading, in the real run. */
+
+/* Elements [first, first + n) of a tensor go to @offset of @dest, which is a
+ * tensor, or memory of the host. */
+typedef gboolean (*H3LoaderTake) (H3Loader *loader,
+    const H3StoredTensor *tensor, gint64 first, gint64 n, gpointer dest,
+    gint64 offset);
+
+/* Before each tensor: FALSE when there is no use in going on. */
+gboolean h3_loader_may_go_on (H3Loader *loader);
+gboolean h3_loader_take_to_tensor (H3Loader *loader,
+    const H3StoredTensor *tensor, gint64 first, gint64 n, gpointer dest,
+    gint64 offset);
+/* The rows in their order to @dest, by @take. */
+gboolean h3_loader_take_ordered (H3Loader *loader, const H3LoaderParts *p,
+    H3LoaderTake take, gpointer dest);
+H3Tensor *h3_loader_new_tensor (H3Loader *loader, H3DType dtype, guint rank,
+    const gint64 *shape);
+/* For h3_loader_take_tensors(). */
+void h3_loader_remember (H3Loader *loader, H3Tensor *tensor);
+/* At once. */
+gboolean h3_loader_upload (H3Loader *loader, H3Tensor *tensor,
+    gconstpointer host);
+
+/* Quantised matrices. */
+
+/* In memory, with scales. */
+guint64 h3_loader_quantised_bytes (const H3LoaderParts *p);
+/* @keep: it is a part of the model: counted, remembered */
+H3Weight *h3_loader_load_quantised (H3Loader *loader, const H3LoaderParts *p,
+    gboolean keep);
+
+G_END_DECLS

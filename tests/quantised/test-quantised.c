@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Quantised checkpoints in every form against the same numbers as float32, by
+ * the models. */
+#include "h3-test-device.h"
+
+#include "model/denoise/denoise.h"
+#include "model/parking.h"
+#include "model/text/text-model.h"
+#include "model/video/video-vae.h"
+
+#define TOLERANCE 1e-5
+#define N_TOKENS 9
+
+typedef struct {
+  H3Device *device;
+  H3Stream *stream;
+  H3Checkpoint *checkpoint;
+} Setup;
+
+static void
+setup_init (Setup *s, const gchar *form, const gchar *suffix)
+{
+  g_autofree gchar *name = g_strconcat (form, suffix, NULL);
+  g_autofree gchar *path =
+      g_build_filename (g_getenv ("H3_QUANTISED_DIR"), name, NULL);
+  g_autoptr (GError) error = NULL;
+
+  s->device = h3_test_device_new (2);
+  s->stream = h3_stream_new (s->device, &error);
+  g_assert_no_error (error);
+  s->checkpoint = h3_checkpoint_open (path, H3_PARTITION_FL2VA, &error);
+  g_assert_no_error (error);
+}
+
+static void
+setup_clear (Setup *s)
+{
+  h3_checkpoint_free (s->checkpoint);
+  h3_stream_free (s->stream);
+  h3_device_unref (s->device);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Setup, setup_clear)
+
+/* A model's list is all that was planned. */
+static void
+check_list (GPtrArray *tensors, guint64 planned)
+{
+  g_autoptr (H3Parking) parking = h3_parking_new (tensors);
+  g_autoptr (GError) error = NULL;
+
+  g_assert_cmpuint (h3_parking_bytes (parking), ==, planned);
+  /* out and in again, and nothing is lost */
+  g_assert_true (h3_parking_park (parking, NULL, &error));
+  g_assert_no_error (error);
+  g_assert_true (h3_parking_unpark (parking, NULL, &error));
+  g_assert_no_error (error);
+}
+
+/* A result on the host. */
+typedef struct {
+  gfloat *values;
+  gsize n;
+  guint64 weights;
+} Result;
+
+static void
+result_take (Result *result, Setup *s, const H3Tensor *tensor)
+{
+  gsize n = h3_tensor_size (tensor);
+  g_autofree gfloat *values = h3_test_to_host (s->stream, tensor);
+
+  result->values =
+      g_realloc (result->values, (result->n + n) * sizeof (gfloat));
+  memcpy (result->values + result->n, values, n * sizeof (gfloat));
+  result->n += n;
+}
+
+static void
+run_text (const gchar *form, const gchar *suffix, Result *result)
+{
+  static const gint32 ids[N_TOKENS] = { 1, 17, 250, 3, 99, 401, 8, 17, 60 };
+  const H3TextInput input = { .ids = ids, .n = N_TOKENS };
+  g_auto (Setup) s = { 0 };
+  g_autoptr (H3TextModel) model = NULL;
+  g_autoptr (H3Tensor) state = NULL;
+  g_autoptr (GError) error = NULL;
+  H3TextConfig config;
+
+  setup_init (&s, form, suffix);
+  h3_text_model_plan (s.checkpoint, &config, &result->weights, &error);
+  g_assert_no_error (error);
+  model = h3_text_model_load (s.checkpoint, s.device, NULL, NULL, NULL, &error);
+  g_assert_no_error (error);
+  check_list (h3_text_model_tensors (model), result->weights);
+  state = h3_text_model_encode (model, s.stream, &input, NULL, NULL, &error);
+  g_assert_no_error (error);
+  result_take (result, &s, state);
+}
+
+static H3Tensor *
+make_prompt (H3Device *device, gint64 width)
+{
+  g_autofree gfloat *values = g_new (gfloat, N_TOKENS * width);
+  g_autoptr (GError) error = NULL;
+  H3Tensor *prompt;
+
+  for (gint64 i = 0; i < N_TOKENS * width; i++)
+    values[i] = (i * 37 % 101 - 50) / 60.0f;
+  prompt = h3_tensor_new_from_host (device, H3_DTYPE_F32, 2,
+      (gint64[]){ N_TOKENS, width }, values, &error);
+  g_assert_no_error (error);
+  return prompt;
+}
+
+static void
+run_transformer (const gchar *form, const gchar *suffix, Result *result)
+{
+  g_auto (Setup) s = { 0 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (H3Schedule) schedule =
+      h3_schedule_new (H3_SCHEDULE_UNIFORM, 2, 12, 3, NULL, NULL, 0, &error);
+  g_autoptr (H3Transformer) transformer = NULL;
+  g_autoptr (H3Tensor) prompt = NULL;
+  g_autoptr (H3Tensor) video = NULL;
+  g_autoptr (H3Tensor) audio = NULL;
+  H3DenoiseRequest request = { .seed = 5,
+    .schedule = schedule,
+    .shift_v = 12,
+    .shift_a = 3 };
+  H3TransformerConfig config;
+
+  g_assert_no_error (error);
+  setup_init (&s, form, suffix);
+  h3_transformer_plan (s.checkpoint, &config, &result->weights, &error);
+  g_assert_no_error (error);
+  transformer =
+      h3_transformer_load (s.checkpoint, s.device, NULL, NULL, NULL, &error);
+  g_assert_no_error (error);
+  check_list (h3_transformer_tensors (transformer), result->weights);
+  prompt = make_prompt (s.device, config.text_dim);
+  h3_geometry_init (&request.geometry, 96, 64, 22, &error);
+  g_assert_no_error (error);
+  h3_denoise (transformer, s.stream, &request, prompt, NULL, NULL, NULL, NULL,
+      NULL, NULL, &video, &audio, &error);
+  g_assert_no_error (error);
+  result_take (result, &s, video);
+  result_take (result, &s, audio);
+}
+
+static void
+run_video (const gchar *form, const gchar *suffix, Result *result)
+{
+  g_auto (Setup) s = { 0 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (H3VideoVae) vae = NULL;
+  g_autoptr (H3VideoDecoder) decoder = NULL;
+  g_autoptr (H3Tensor) latent = NULL;
+  g_autofree gfloat *values = NULL;
+  const gint64 shape[] = { 4, 7, 4, 6 };
+  H3VideoVaeConfig config;
+  H3Tensor *pixels;
+  gint first, n;
+
+  setup_init (&s, form, suffix);
+  h3_video_vae_plan (s.checkpoint, &config, &result->weights, &error);
+  g_assert_no_error (error);
+  vae = h3_video_vae_load (s.checkpoint, s.device, NULL, NULL, NULL, &error);
+  g_assert_no_error (error);
+  values = g_new (gfloat, 4 * 7 * 4 * 6);
+  for (gint i = 0; i < 4 * 7 * 4 * 6; i++)
+    values[i] = (i * 53 % 97 - 48) / 40.0f;
+  latent = h3_tensor_new_from_host (s.device, H3_DTYPE_F32, 4, shape, values,
+      &error);
+  g_assert_no_error (error);
+  decoder = h3_video_decoder_new (vae, s.stream, 4, 6, 0, &error);
+  g_assert_no_error (error);
+  h3_video_decoder_start (decoder, latent, &error);
+  g_assert_no_error (error);
+  h3_video_decoder_next (decoder, NULL, NULL, &pixels, &first, &n, &error);
+  g_assert_no_error (error);
+  result_take (result, &s, pixels);
+}
+
+typedef struct {
+  const gchar *model, *form;
+  void (*run) (const gchar *form, const gchar *suffix, Result *result);
+} Case;
+
+static const Case cases[] = {
+  { "text", "fp8-official", run_text },
+  { "text", "int8-official", run_text },
+  { "text", "nvfp4-official", run_text },
+  { "text", "mxfp8-official", run_text },
+  { "transformer", "fp8-official", run_transformer },
+  { "transformer", "int8-official", run_transformer },
+  { "transformer", "nvfp4-official", run_transformer },
+  { "transformer", "mxfp8-official", run_transformer },
+  { "transformer", "fp8-diffusers", run_transformer },
+  { "transformer", "int8-diffusers", run_transformer },
+  { "transformer", "nvfp4-diffusers", run_transformer },
+  { "transformer", "mxfp8-diffusers", run_transformer },
+  { "video", "int8-official", run_video },
+  { "video", "int8-diffusers", run_video },
+};
+
+static void
+test_same (gconstpointer data)
+{
+  const Case *c = data;
+  Result quantised = { 0 }, decoded = { 0 };
+
+  c->run (c->form, "", &quantised);
+  c->run (c->form, "-decoded", &decoded);
+  g_assert_cmpuint (quantised.n, ==, decoded.n);
+  h3_test_assert_close (quantised.values, decoded.values, decoded.n, TOLERANCE);
+  g_assert_cmpuint (quantised.weights, <, decoded.weights);
+  g_free (quantised.values);
+  g_free (decoded.values);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
+    g_autofree gchar *path =
+        g_strdup_printf ("/quantised/%s/%s", cases[i].model, cases[i].form);
+    g_test_add_data_func (path, &cases[i], test_same);
+  }
+  return g_test_run ();
+}
