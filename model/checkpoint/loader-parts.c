@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Stored tensors by name: there, of the right type and shape. */
+#include "model/blocks.h"
 #include "model/checkpoint/loader-private.h"
 
 const H3StoredTensor *
@@ -81,7 +82,7 @@ find_matrix (H3Loader *loader, const gchar *name, H3Quantised *q)
 gint64
 h3_loader_elements (const H3StoredTensor *tensor)
 {
-  return tensor->bytes / h3_stored_type_size (tensor->type);
+  return h3_stored_tensor_elements (tensor);
 }
 
 /* Rows when the last dimensions make a row of @cols; -1 when they do not. */
@@ -192,7 +193,7 @@ check_parts (H3Loader *loader, const H3LoaderParts *p)
       h3_loader_wrong_shape (loader, tensor, expected);
       return FALSE;
     }
-    if (tensor->type != p->type) {
+    if (tensor->type != p->type && !p->decoded) {
       h3_loader_problem (loader,
           "%s: tensor %s is %s and %s is %s; needed: "
           "one type",
@@ -210,7 +211,7 @@ check_parts (H3Loader *loader, const H3LoaderParts *p)
     h3_loader_wrong_shape (loader, p->tensor[0], expected);
     return FALSE;
   }
-  return !p->matrix || check_quantised (loader, p);
+  return !p->matrix || p->decoded || check_quantised (loader, p);
 }
 
 gboolean
@@ -232,9 +233,10 @@ h3_loader_find_parts (H3Loader *loader, H3LoaderParts *p,
     p->tensor[i] = p->matrix ? find_matrix (loader, names[i], q)
                              : h3_loader_find_numbers (loader, names[i]);
     if (p->tensor[i])
-      p->n_rows[i] = q->encoding == H3_ENCODING_PLAIN
-                         ? rows_of (p->tensor[i], p->cols)
-                         : h3_quantised_rows (q, p->cols);
+      p->n_rows[i] =
+          q->encoding == H3_ENCODING_PLAIN || h3_encoding_is_block (q->encoding)
+              ? rows_of (p->tensor[i], p->cols)
+              : h3_quantised_rows (q, p->cols);
     else
       all = FALSE;
   }
@@ -243,6 +245,7 @@ h3_loader_find_parts (H3Loader *loader, H3LoaderParts *p,
   p->n = n;
   p->type = p->tensor[0]->type;
   p->width = p->cols;
+  p->decoded = p->matrix && h3_loader_parts_need_decoding (p);
   if (h3_loader_parts_quantised (p)) {
     p->width = h3_encoding_row_bytes (p->quantised[0].encoding, p->cols);
     drop_padding (p);

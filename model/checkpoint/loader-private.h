@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What the loader's files share: finding and checking (loader-parts.c), quantised
- * matrices (loader-quantised.c), the rest (loader.c). */
+ * matrices (loader-quantised.c, loader-blocks.c), the rest (loader.c). */
 #pragma once
 
 #include "model/checkpoint/loader.h"
@@ -41,7 +41,8 @@ typedef struct {
   H3Quantised quantised[H3_LOADER_MAX_PARTS];
   gint64 n_rows[H3_LOADER_MAX_PARTS];
   guint n;
-  gboolean matrix; /* may be quantised */
+  gboolean matrix;  /* may be quantised */
+  gboolean decoded; /* and becomes floats */
   gint64 rows, cols;
   gint64 width; /* stored elements of a row: bytes, of a quantised matrix */
   gint64 first; /* H3_ROWS_AS_STORED: read from this row on */
@@ -53,7 +54,7 @@ typedef struct {
 static inline gboolean
 h3_loader_parts_quantised (const H3LoaderParts *p)
 {
-  return p->quantised[0].encoding != H3_ENCODING_PLAIN;
+  return !p->decoded && p->quantised[0].encoding != H3_ENCODING_PLAIN;
 }
 
 /* Takes @error as the run's failure, unless it has one. */
@@ -108,5 +109,11 @@ guint64 h3_loader_quantised_bytes (const H3LoaderParts *p);
 /* @keep: it is a part of the model: counted, remembered */
 H3Weight *h3_loader_load_quantised (H3Loader *loader, const H3LoaderParts *p,
     gboolean keep);
+/* Whether GGUF's blocks cannot stay what they are: of parts whose tensor,
+ * quantised, type and cols are set. */
+gboolean h3_loader_parts_need_decoding (const H3LoaderParts *p);
+/* As floats of @dtype. */
+H3Weight *h3_loader_load_decoded (H3Loader *loader, const H3LoaderParts *p,
+    H3DType dtype, gboolean keep);
 
 G_END_DECLS

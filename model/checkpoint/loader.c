@@ -319,6 +319,12 @@ h3_loader_weight (H3Loader *loader, const gchar *const *names, guint n_names,
 
   if (!h3_loader_find_parts (loader, &p, names, n_names))
     return NULL;
+  if (p.decoded) {
+    dtype = matrix_dtype (loader, H3_STORED_F32);
+    loader->bytes += rows * cols * h3_dtype_size (dtype);
+    return loader->device ? h3_loader_load_decoded (loader, &p, dtype, TRUE)
+                          : NULL;
+  }
   if (h3_loader_parts_quantised (&p)) {
     loader->bytes += h3_loader_quantised_bytes (&p);
     return loader->device ? h3_loader_load_quantised (loader, &p, TRUE) : NULL;
@@ -374,6 +380,12 @@ h3_loader_piece (H3Loader *loader, const gchar *name, gint64 rows, gint64 cols,
     return TRUE;
   p.first = first;
   p.rows = n;
+  if (p.decoded) {
+    g_clear_pointer (piece, h3_weight_unref);
+    *piece = h3_loader_load_decoded (loader, &p,
+        matrix_dtype (loader, H3_STORED_F32), FALSE);
+    return *piece != NULL;
+  }
   if (h3_loader_parts_quantised (&p)) {
     g_clear_pointer (piece, h3_weight_unref);
     *piece = h3_loader_load_quantised (loader, &p, FALSE);

@@ -253,6 +253,16 @@ format_of (H3StoredType type)
   return type == H3_STORED_F8_E5M2 ? &formats[1] : NULL;
 }
 
+H3Encoding
+h3_quantised_block_encoding (H3StoredType type)
+{
+  G_STATIC_ASSERT (H3_STORED_NVFP4 - H3_STORED_Q4_0 ==
+                   H3_ENCODING_GGUF_NVFP4 - H3_ENCODING_Q4_0);
+  return type < H3_STORED_Q4_0 || type > H3_STORED_NVFP4
+             ? H3_ENCODING_PLAIN
+             : type - H3_STORED_Q4_0 + H3_ENCODING_Q4_0;
+}
+
 gboolean
 h3_quantised_find (H3TensorSet *set, const gchar *name, GHashTable *used,
     H3Quantised *q, GError **error)
@@ -266,6 +276,9 @@ h3_quantised_find (H3TensorSet *set, const gchar *name, GHashTable *used,
   q->weight = h3_tensor_set_get (set, name, error);
   if (!q->weight)
     return FALSE;
+  q->encoding = h3_quantised_block_encoding (q->weight->type);
+  if (q->encoding != H3_ENCODING_PLAIN)
+    return TRUE;
   if (!g_str_has_suffix (name, ".weight"))
     return TRUE;
   m.module = g_strndup (name, strlen (name) - strlen (".weight"));

@@ -25,14 +25,17 @@ typedef struct {
  * @name: a tensor of @set
  * @used: (element-type utf8): gets the names of marker and sidecars
  *
- * A matrix without marker is FP8 when its type is, with or without scales, and
- * plain otherwise. FALSE with H3_ERROR_WRONG_TYPE, naming file and tensor, for a
+ * A matrix without marker is FP8 when its type is, with or without scales,
+ * GGUF's blocks are what they are, and the rest is plain. FALSE with H3_ERROR_WRONG_TYPE, naming file and tensor, for a
  * format that is unknown or not supported, a marker that is no such thing, a
  * sidecar that is missing, or a type that is not the format's; with another code
  * when the file cannot be read.
  */
 gboolean h3_quantised_find (H3TensorSet *set, const gchar *name,
     GHashTable *used, H3Quantised *q, GError **error);
+
+/* The encoding of GGUF's blocks; PLAIN for every other type. */
+H3Encoding h3_quantised_block_encoding (H3StoredType type);
 
 /* The rows of a matrix of @cols columns, as stored; -1 when the shape is not
  * that of one. Rows may have been added to make a multiple of

@@ -135,17 +135,45 @@ stored_type_of (H3DType dtype)
   return dtype == H3_DTYPE_F16 ? H3_STORED_F16 : H3_STORED_BF16;
 }
 
+/* What pieces are cut into: an element, or a byte of a block. */
+static gsize
+unit_size (H3StoredType type)
+{
+  return h3_stored_type_block (type) > 1 ? 1 : h3_stored_type_size (type);
+}
+
+/* At most @most units: whole blocks. */
+static gint64
+whole (H3StoredType type, gint64 most)
+{
+  gsize size = h3_stored_type_size (type);
+
+  return h3_stored_type_block (type) > 1 ? most / size * size : most;
+}
+
+/* Elements from the first to the one whose value, or block, is @index units from
+ * @first. */
+static gint64
+element_at (H3StoredType type, gint64 first, gsize index)
+{
+  guint block = h3_stored_type_block (type);
+
+  return block > 1 ? (first / h3_stored_type_size (type) + index) * block
+                   : first + index;
+}
+
 gboolean
 h3_reader_read (const H3StoredTensor *source, gint64 first, gint64 n,
     gpointer dest, GError **error)
 {
-  gsize size = h3_stored_type_size (source->type);
+  gsize size = unit_size (source->type);
+  gsize checked = n * size / h3_stored_type_size (source->type);
   gsize index;
   gfloat value = NAN;
 
   if (!h3_stored_tensor_read (source, first * size, n * size, dest, error))
     return FALSE;
-  if (h3_stored_values_finite (source->type, dest, n, &index))
+  if (h3_stored_values_finite (source->type, dest, checked, &index))
     return TRUE;
   if (dtype_of (source->type) != H3_DTYPE_U8)
     h3_stored_values_widen (source->type, (const guint8 *) dest + index * size,
@@ -153,8 +181,11 @@ h3_reader_read (const H3StoredTensor *source, gint64 first, gint64 n,
   g_set_error (error, H3_ERROR, H3_ERROR_NUMERIC,
       "%s: tensor %s: element %" G_GINT64_FORMAT " is %s; weights must be "
       "finite",
-      source->path, source->name, first + (gint64) index,
-      isnan (value) ? "NaN" : "Inf");
+      source->path, source->name, element_at (source->type, first, index),
+      h3_stored_type_block (source->type) > 1 ? "of a block whose scale is NaN "
+                                                "or Inf"
+      : isnan (value)                         ? "NaN"
+                                              : "Inf");
   return FALSE;
 }
 
@@ -184,10 +215,10 @@ read_piece (H3Reader *reader, const Piece *piece, guint8 *to, GError **error)
 {
   const H3StoredTensor *source = piece->source;
   H3DType dtype = piece->dest->dtype;
-  gsize stored = h3_stored_type_size (source->type);
+  gsize stored = unit_size (source->type);
   gsize final = h3_dtype_size (dtype);
   guint8 *from = to + piece->n * (MAX (stored, final) - stored);
-  gint64 step = STEP_BYTES / stored;
+  gint64 step = whole (source->type, STEP_BYTES / stored);
 
   for (gint64 i = 0; i < piece->n; i += step) {
     gint64 n = MIN (step, piece->n - i);
@@ -297,8 +328,8 @@ read_through_slot (Worker *worker, Piece *piece)
 static void
 run_piece (Worker *worker, Piece *piece)
 {
-  gboolean narrower = h3_dtype_size (piece->dest->dtype) <
-                      h3_stored_type_size (piece->source->type);
+  gboolean narrower =
+      h3_dtype_size (piece->dest->dtype) < unit_size (piece->source->type);
 
   if (is_dropped (worker->reader, piece))
     finish_piece (worker->reader, piece, NULL);
@@ -459,7 +490,7 @@ wait_a_moment (H3Reader *reader, GCond *cond)
 static void
 enqueue (H3Reader *reader, const Piece *piece)
 {
-  gsize size = h3_stored_type_size (piece->source->type);
+  gsize size = unit_size (piece->source->type);
 
   h3_stored_tensor_will_read (piece->source, piece->first * size,
       piece->n * size);
@@ -489,9 +520,8 @@ gboolean
 h3_reader_add (H3Reader *reader, const H3StoredTensor *source, gint64 first,
     gint64 n, H3Tensor *dest, gint64 offset)
 {
-  gsize size =
-      MAX (h3_stored_type_size (source->type), h3_dtype_size (dest->dtype));
-  gint64 most = PIECE_BYTES / size;
+  gsize size = MAX (unit_size (source->type), h3_dtype_size (dest->dtype));
+  gint64 most = whole (source->type, PIECE_BYTES / size);
 
   g_return_val_if_fail (dest->device == reader->device, FALSE);
 

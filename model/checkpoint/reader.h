@@ -27,8 +27,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Reader, h3_reader_free)
 
 /**
  * h3_reader_add:
- * @source: float32, float16 or bfloat16, or of one byte per element
- * @first, @n: which of its elements
+ * @source: float32, float16 or bfloat16, or of one byte per element, or in
+ *   blocks, whose bytes are the elements here
+ * @first, @n: which of its elements; of whole blocks
  * @dest: float32, float16 or bfloat16, or uint8, which takes such bytes as they
  *   are; kept until the numbers have arrived
  * @offset: the first element of @dest that they go to

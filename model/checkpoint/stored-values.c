@@ -79,10 +79,45 @@ any_special (H3StoredType type, const guint8 *bytes, gsize n)
   return any >> 15;
 }
 
+/* Where a block's scales are that are halves; MXFP4's is a byte. */
+static const guint8 halves[H3_N_STORED_TYPES][2] = {
+  [H3_STORED_Q4_0] = { 0, 0 },
+  [H3_STORED_Q4_1] = { 0, 2 },
+  [H3_STORED_Q5_0] = { 0, 0 },
+  [H3_STORED_Q5_1] = { 0, 2 },
+  [H3_STORED_Q8_0] = { 0, 0 },
+  [H3_STORED_Q2_K] = { 80, 82 },
+  [H3_STORED_Q3_K] = { 108, 108 },
+  [H3_STORED_Q4_K] = { 0, 2 },
+  [H3_STORED_Q5_K] = { 0, 2 },
+  [H3_STORED_Q6_K] = { 208, 208 },
+  [H3_STORED_IQ4_NL] = { 0, 0 },
+  [H3_STORED_IQ4_XS] = { 0, 0 },
+};
+
+/* Of @n whole blocks; a scale in 8 bits is never Inf, and NaN in MXFP4 alone. */
+static gboolean
+blocks_finite (H3StoredType type, const guint8 *bytes, gsize n, gsize *index)
+{
+  gsize size = h3_stored_type_size (type);
+  guint8 a = halves[type][0], b = halves[type][1];
+
+  if (type == H3_STORED_NVFP4)
+    return TRUE;
+  for (*index = 0; *index < n; (*index)++, bytes += size)
+    if (type == H3_STORED_MXFP4 ? bytes[0] == 255
+                                : !is_finite (H3_STORED_F16, bytes + a, 0) ||
+                                      !is_finite (H3_STORED_F16, bytes + b, 0))
+      return FALSE;
+  return TRUE;
+}
+
 gboolean
 h3_stored_values_finite (H3StoredType type, gconstpointer bytes, gsize n,
     gsize *index)
 {
+  if (h3_stored_type_block (type) > 1)
+    return blocks_finite (type, bytes, n, index);
   if (!any_special (type, bytes, n))
     return TRUE;
   *index = 0;

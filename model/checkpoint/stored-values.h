@@ -9,7 +9,8 @@ G_BEGIN_DECLS
 /* @bytes may have any alignment. For F32, F16 and BF16 only. */
 
 /* FALSE, with the first one's place in @index, when a value is NaN or Inf. Also
- * for F8_E4M3, F8_E5M2, I8 and U8. */
+ * for F8_E4M3, F8_E5M2, I8 and U8, and for blocks, @n and @index counting those:
+ * when a scale is. */
 gboolean h3_stored_values_finite (H3StoredType type, gconstpointer bytes,
     gsize n, gsize *index);
 /* dst[i] = the value, exact in float32. */

@@ -199,6 +199,11 @@ static const Case cases[] = {
   { "transformer", "int8-diffusers", run_transformer },
   { "transformer", "nvfp4-diffusers", run_transformer },
   { "transformer", "mxfp8-diffusers", run_transformer },
+  { "transformer", "../gguf/blocks", run_transformer },
+  { "text", "../gguf/blocks", run_text },
+  { "text", "../gguf/mixed", run_text },
+  { "transformer", "../gguf/flat", run_transformer },
+  { "text", "../gguf/flat", run_text },
   { "video", "int8-official", run_video },
   { "video", "int8-diffusers", run_video },
 };
@@ -223,8 +228,9 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
-    g_autofree gchar *path =
-        g_strdup_printf ("/quantised/%s/%s", cases[i].model, cases[i].form);
+    const gchar *form = cases[i].form;
+    g_autofree gchar *path = g_strdup_printf ("/quantised/%s/%s",
+        cases[i].model, form + (g_str_has_prefix (form, "../") ? 3 : 0));
     g_test_add_data_func (path, &cases[i], test_same);
   }
   return g_test_run ();
