@@ -135,14 +135,16 @@ fail (GstH3SrcInputs *self, GError *error)
 
 /* --- elements --- */
 
-/* In the bin, which owns it, and here. */
+/* In the bin, which owns it, and here: in this order, or who takes all out in
+ * another thread might miss the bin. */
 static GstElement *
 add_element (GstH3SrcInputs *self, GstElement *element)
 {
-  g_mutex_lock (&self->lock);
-  g_ptr_array_add (self->elements, gst_object_ref_sink (element));
-  g_mutex_unlock (&self->lock);
+  gst_object_ref_sink (element);
   gst_bin_add (self->bin, element);
+  g_mutex_lock (&self->lock);
+  g_ptr_array_add (self->elements, element);
+  g_mutex_unlock (&self->lock);
   return element;
 }
 
@@ -751,6 +753,7 @@ gst_h3_src_inputs_open (GstH3SrcInputs *self, const gchar *first,
 {
   gboolean good;
 
+  gst_h3_src_inputs_close (self); /* those of a start that failed */
   self->connected = self->cancelled = FALSE;
   /* what an earlier clip's references had set */
   copy_property (self->denoise, self->text_enc, "width");

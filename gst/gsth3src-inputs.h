@@ -35,7 +35,7 @@ void gst_h3_src_inputs_free (GstH3SrcInputs *inputs);
  */
 gboolean gst_h3_src_inputs_open (GstH3SrcInputs *inputs, const gchar *first,
     const gchar *last, const gchar *const *references, GError **error);
-/* After PAUSED→READY: takes all of it out again. */
+/* After PAUSED→READY, and after READY→NULL: takes all of it out again. */
 void gst_h3_src_inputs_close (GstH3SrcInputs *inputs);
 
 /* With the bin's state lock: what is decoded is given up, and the prompt is not

@@ -172,6 +172,11 @@ clip_wait (Clip *clip)
 GError *
 clip_try (Clip *clip)
 {
+  g_autoptr (GstBus) bus = gst_element_get_bus (clip->pipeline);
+
+  /* what an earlier failure had to say */
+  gst_bus_set_flushing (bus, TRUE);
+  gst_bus_set_flushing (bus, FALSE);
   for (guint i = 0; i < G_N_ELEMENTS (clip->latents); i++)
     g_byte_array_set_size (clip->latents[i], 0);
   gst_element_set_state (clip->pipeline, GST_STATE_PLAYING);

@@ -209,25 +209,38 @@ test_sound_alone (void)
       "nothing to see");
 }
 
-/* After an error the same element makes a clip. */
+/* What was added to the element to read files. */
+static guint
+count_children (Clip *clip)
+{
+  return GST_BIN (clip->h3)->numchildren;
+}
+
+/* After an error the same element makes a clip, and keeps nothing. */
 static void
 test_after_error (void)
 {
   g_autoptr (Clip) clip = clip_new ("");
   g_autofree gchar *image = golden_picture ("image.png");
+  static const gchar *const bad[] = { "four.mkv", "missing.png", "text.txt" };
+  guint children = count_children (clip);
 
   write_clip_of ("four.mkv", 4);
-  for (gint i = 0; i < 3; i++) {
+  write_file ("text.txt", "a text, and nothing to see\n", 27);
+  for (guint i = 0; i < 2 * G_N_ELEMENTS (bad); i++) {
     g_autoptr (GError) error = NULL;
 
-    clip_set_references (clip, image, i == 1 ? "missing.png" : "four.mkv",
-        NULL);
+    clip_set_references (clip, image, bad[i / 2], NULL);
     error = clip_try (clip);
     g_assert_nonnull (error);
-    gst_element_set_state (clip->pipeline, GST_STATE_NULL);
+    gst_element_set_state (clip->pipeline,
+        i % 2 ? GST_STATE_READY : GST_STATE_NULL);
+    if (i % 2 == 0)
+      g_assert_cmpuint (count_children (clip), ==, children);
     clip_set_references (clip, image, NULL);
     clip_run (clip);
     gst_element_set_state (clip->pipeline, GST_STATE_NULL);
+    g_assert_cmpuint (count_children (clip), ==, children);
   }
 }
 
