@@ -32,6 +32,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   add_safetensors_tests ();
   add_gguf_tests ();
+  add_gguf_load_tests ();
   add_config_tests ();
   add_tensor_set_tests ();
   add_component_tests ();

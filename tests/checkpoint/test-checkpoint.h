@@ -10,6 +10,7 @@ void add_tensor_set_tests (void);
 void add_component_tests (void);
 void add_loader_tests (void);
 void add_gguf_tests (void);
+void add_gguf_load_tests (void);
 void add_reader_tests (void);
 void add_damaged_tests (void);
 void add_generator_tests (void);
