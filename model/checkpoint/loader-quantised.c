@@ -167,7 +167,8 @@ h3_loader_load_quantised (H3Loader *loader, const H3LoaderParts *p,
   g_autoptr (H3Weight) w = NULL;
 
   if (!(loader->device->encodings >> q->encoding & 1)) {
-    h3_loader_problem (loader, "%s: tensor %s: %s does not take weights in %s",
+    h3_loader_problem (loader,
+        "%s: tensor %s: %s does not take weights in %s; the CPU does",
         q->weight->path, q->weight->name, loader->device->name,
         h3_encoding_info (q->encoding)->name);
     return NULL;

@@ -74,16 +74,14 @@ static gboolean
 get_sidecar (const Module *m, const gchar *suffix,
     const H3StoredTensor **tensor, GError **error)
 {
-  gchar *name = g_strconcat (m->module, ".", suffix, NULL);
+  g_autofree gchar *name = g_strconcat (m->module, ".", suffix, NULL);
 
   *tensor = NULL;
-  if (h3_tensor_set_has (m->set, name)) {
-    *tensor = h3_tensor_set_get (m->set, name, error);
-    g_hash_table_add (m->used, name);
-    return *tensor != NULL;
-  }
-  g_free (name);
-  return TRUE;
+  if (!h3_tensor_set_has (m->set, name))
+    return TRUE;
+  *tensor = h3_tensor_set_get (m->set, name, error);
+  g_hash_table_add (m->used, g_steal_pointer (&name));
+  return *tensor != NULL;
 }
 
 /* The marker */
@@ -209,6 +207,21 @@ read_marker (const Module *m, const H3StoredTensor *tensor, Marker *marker,
 
 /* Finding */
 
+static const gchar *const sidecars[] = { "weight_scale", "weight_scale_2",
+  "input_scale", "pre_quant_scale", "scale_weight", "scale_input" };
+
+/* What is wrong with a module is said once. */
+static void
+expect_sidecars (const Module *m)
+{
+  /* the oldest files' marker of the whole */
+  g_hash_table_add (m->used, g_strdup ("scaled_fp8"));
+  for (guint i = 0; i < G_N_ELEMENTS (sidecars); i++)
+    if (has_sidecar (m, sidecars[i]))
+      g_hash_table_add (m->used,
+          g_strconcat (m->module, ".", sidecars[i], NULL));
+}
+
 static gboolean
 need_sidecar (const Module *m, const gchar *suffix,
     const H3StoredTensor **tensor, const Format *format, GError **error)
@@ -286,6 +299,8 @@ h3_quantised_find (H3TensorSet *set, const gchar *name, GHashTable *used,
   if (!get_sidecar (&m, "comfy_quant", &marker_tensor, error))
     return FALSE;
   marker = (Marker){ format_of (q->weight->type), 1 };
+  if (marker_tensor || marker.format)
+    expect_sidecars (&m);
   if (marker_tensor && !read_marker (&m, marker_tensor, &marker, error))
     return FALSE;
   if (!marker.format)

@@ -38,6 +38,7 @@ main (int argc, char **argv)
   add_component_tests ();
   add_loader_tests ();
   add_reader_tests ();
+  add_quantised_tests ();
   add_generator_tests ();
   add_layout_tests ();
   add_damaged_tests ();

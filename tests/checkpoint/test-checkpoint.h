@@ -12,6 +12,7 @@ void add_loader_tests (void);
 void add_gguf_tests (void);
 void add_gguf_load_tests (void);
 void add_reader_tests (void);
+void add_quantised_tests (void);
 void add_damaged_tests (void);
 void add_generator_tests (void);
 void add_layout_tests (void);

@@ -35,6 +35,41 @@ test_golden (void)
   check_golden ("t2va_39", "64", "96", "39", "3", "7");
 }
 
+static GBytes *
+clip_of (const gchar *form)
+{
+  g_autofree gchar *path =
+      g_build_filename (g_getenv ("H3_QUANTISED_DIR"), form, NULL);
+  g_autoptr (Denoiser) denoiser =
+      denoiser_new ("t2va", "model-path", path, "steps", "2", NULL);
+
+  g_assert_cmpint (denoiser_push (denoiser), ==, GST_FLOW_OK);
+  return denoiser_pull (denoiser, NULL, NULL);
+}
+
+/* A quantised checkpoint, and the numbers that it stands for as float32. */
+static void
+test_quantised (void)
+{
+  static const gchar *const forms[] = { "fp8-official", "int8-diffusers",
+    "nvfp4-official" };
+
+  if (g_strcmp0 (g_getenv ("H3_BACKEND"), "cpu") != 0) {
+    g_test_skip ("only the CPU takes quantised weights");
+    return;
+  }
+  for (guint i = 0; i < G_N_ELEMENTS (forms); i++) {
+    g_autofree gchar *decoded = g_strconcat (forms[i], "-decoded", NULL);
+    g_autoptr (GBytes) got = clip_of (forms[i]);
+    g_autoptr (GBytes) want = clip_of (decoded);
+    gsize n = g_bytes_get_size (want);
+
+    g_assert_cmpuint (g_bytes_get_size (got), ==, n);
+    h3_test_assert_close (g_bytes_get_data (got, NULL),
+        g_bytes_get_data (want, NULL), n / sizeof (gfloat), 1e-5);
+  }
+}
+
 static void
 assert_caps (GstHarness *harness, const gchar *expected)
 {
@@ -505,6 +540,7 @@ void
 add_clip_tests (void)
 {
   g_test_add_func ("/denoise/clip/golden", test_golden);
+  g_test_add_func ("/denoise/clip/quantised", test_quantised);
   g_test_add_func ("/denoise/clip/caps", test_caps);
   g_test_add_func ("/denoise/clip/system-memory", test_system_memory);
   g_test_add_func ("/denoise/clip/continuous", test_continuous);

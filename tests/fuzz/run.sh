@@ -10,7 +10,7 @@ seconds=${1:-60}
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
 build=$top/build-fuzz
-targets='safetensors gguf tokenizer config'
+targets='safetensors gguf quantised tokenizer config'
 findings=$build/findings
 
 [ -f "$build/build.ninja" ] || CC=clang meson setup "$build" "$top" \
@@ -21,7 +21,7 @@ findings=$build/findings
 ninja -C "$build" $(printf 'tests/fuzz/fuzz-%s ' $targets)
 
 mkdir -p "$findings"
-each=$((seconds / 4))
+each=$((seconds / 5))
 [ "$each" -gt 0 ] || each=1
 status=0
 for target in $targets; do
