@@ -156,6 +156,12 @@ void
 H3_ISA (h3_cpu_decode) (const H3Weight *w, gint64 row, gint64 first, gint64 n,
     gfloat *dst)
 {
+  for (guint i = 0; w->encoding == H3_ENCODING_STACKED; i++) {
+    if (row < w->parts[i]->rows)
+      w = w->parts[i];
+    else
+      row -= w->parts[i]->rows;
+  }
   if (w->encoding == H3_ENCODING_PLAIN) {
     h3_widen (dst, w->tensor, row * w->cols + first, n);
     return;

@@ -59,7 +59,7 @@ linear_task (gconstpointer data, gint64 index, gpointer scratch)
   gint64 n0 = index % l->tiles_n * l->tile_n;
   gint64 m = MIN (l->tile_m, l->m - m0), n = MIN (l->tile_n, l->n - n0);
 
-  if (weight->dtype == H3_DTYPE_F32) {
+  if (weight && weight->dtype == H3_DTYPE_F32) {
     product (l, m0, m, n0, n, 0, l->k,
         (const gfloat *) weight->data + n0 * l->k, l->k);
   } else {
@@ -68,7 +68,7 @@ linear_task (gconstpointer data, gint64 index, gpointer scratch)
 
       for (gint64 i = 0; i < n; i++)
         H3_ISA (h3_cpu_decode)
-        (a->weight, n0 + i, k0, k, (gfloat *) scratch + i * k);
+      (a->weight, n0 + i, k0, k, (gfloat *) scratch + i * k);
       product (l, m0, m, n0, n, k0, k, scratch, k);
     }
   }
@@ -119,7 +119,7 @@ H3_ISA (h3_cpu_linear) (H3Stream *stream, const H3LinearArgs *args)
     return;
   }
   choose_tiles (&l);
-  if (args->weight->tensor->dtype != H3_DTYPE_F32)
+  if (!args->weight->tensor || args->weight->tensor->dtype != H3_DTYPE_F32)
     scratch = l.tile_n * MIN (l.k, PANEL) * sizeof (gfloat);
   h3_cpu_for (stream, h3_cpu_ceil_div (l.m, l.tile_m) * l.tiles_n, scratch,
       linear_task, &l);

@@ -180,6 +180,19 @@ rotation_fits (const H3Weight *w)
   return g == 1 && w->rotation <= H3_MAX_ROTATION && w->cols % w->rotation == 0;
 }
 
+static inline gboolean matrix_weight (H3Stream *stream, const gchar *op,
+    const H3Weight *w, gint64 rows, gint64 cols);
+
+/* Their rows were added up where it was made. */
+static inline gboolean
+parts_fit (H3Stream *stream, const gchar *op, const H3Weight *w)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (w->parts) && w->parts[i]; i++)
+    if (!matrix_weight (stream, op, w->parts[i], ANY, w->cols))
+      return FALSE;
+  return TRUE;
+}
+
 /* A matrix in any encoding. */
 static inline gboolean
 matrix_weight (H3Stream *stream, const gchar *op, const H3Weight *w,
@@ -200,6 +213,8 @@ matrix_weight (H3Stream *stream, const gchar *op, const H3Weight *w,
         "] in %s, needs to be %s",
         w->rows, w->cols, h3_encoding_info (w->encoding)->name, needed);
   }
+  if (w->encoding == H3_ENCODING_STACKED)
+    return parts_fit (stream, op, w);
   if (h3_encoding_is_block (w->encoding) &&
       w->cols % h3_encoding_info (w->encoding)->block)
     return refuse (stream, op,

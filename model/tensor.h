@@ -95,6 +95,9 @@ H3Tensor *h3_tensor_view_rows (H3Tensor *parent, gint64 first, gint64 n);
  *
  * From #H3_ENCODING_Q4_0 on: GGUF's blocks, which have all in their bytes
  * (checkpoints.md 6.3, model/blocks.h)
+ *
+ * #H3_ENCODING_STACKED: two or three weights of as many columns, plain matrices or
+ * encoded, whose rows follow each other
  */
 typedef enum {
   H3_ENCODING_PLAIN,
@@ -117,6 +120,7 @@ typedef enum {
   H3_ENCODING_IQ4_XS,
   H3_ENCODING_MXFP4,
   H3_ENCODING_GGUF_NVFP4,
+  H3_ENCODING_STACKED,
 } H3Encoding;
 
 /**
@@ -135,7 +139,7 @@ typedef struct {
 
 const H3EncodingInfo *h3_encoding_info (H3Encoding encoding);
 /* The last of them and one. */
-#define H3_N_ENCODINGS (H3_ENCODING_GGUF_NVFP4 + 1)
+#define H3_N_ENCODINGS (H3_ENCODING_STACKED + 1)
 
 /**
  * H3Weight:
@@ -146,6 +150,7 @@ const H3EncodingInfo *h3_encoding_info (H3Encoding encoding);
  * @block_scale: uint8 [rows, ceil (cols / scale_block)] or NULL
  * @column_scale: (nullable): float32 [cols]: w[n, k] is multiplied by
  *   column_scale[k] (pre_quant_scale); not of plain weights
+ * @parts: (nullable): of #H3_ENCODING_STACKED, which has nothing else
  * @rotation: a power of 4 that divides cols, at most #H3_MAX_ROTATION; 1: none
  */
 struct _H3Weight {
@@ -156,6 +161,7 @@ struct _H3Weight {
   H3Tensor *scale;        /* owned */
   H3Tensor *block_scale;  /* owned */
   H3Tensor *column_scale; /* owned */
+  H3Weight *parts[3];     /* owned; NULL after the last */
   guint rotation;
 };
 
@@ -166,6 +172,8 @@ H3Weight *h3_weight_new_plain (H3Tensor *tensor);
 /* [@rows, @cols] in @encoding, without tensors: to be given before anybody else
  * has it. */
 H3Weight *h3_weight_new_encoded (H3Encoding encoding, gint64 rows, gint64 cols);
+/* Takes @parts' references: matrices, none of them stacked. */
+H3Weight *h3_weight_new_stacked (H3Weight *const *parts, guint n);
 /* Bytes of a row of @cols columns; not for #H3_ENCODING_PLAIN. */
 gint64 h3_encoding_row_bytes (H3Encoding encoding, gint64 cols);
 H3Weight *h3_weight_ref (H3Weight *weight);

@@ -22,6 +22,7 @@ static const H3EncodingInfo infos[H3_N_ENCODINGS] = {
   [H3_ENCODING_IQ4_XS] = { "GGUF IQ4_XS", 256, 136, FALSE, 0 },
   [H3_ENCODING_MXFP4] = { "GGUF MXFP4", 32, 17, FALSE, 0 },
   [H3_ENCODING_GGUF_NVFP4] = { "GGUF NVFP4", 64, 36, FALSE, 0 },
+  [H3_ENCODING_STACKED] = { "several encodings", 1, 0, FALSE, 0 },
 };
 
 const H3EncodingInfo *
@@ -72,6 +73,21 @@ h3_weight_new_encoded (H3Encoding encoding, gint64 rows, gint64 cols)
 }
 
 H3Weight *
+h3_weight_new_stacked (H3Weight *const *parts, guint n)
+{
+  H3Weight *weight;
+
+  g_return_val_if_fail (n >= 1 && n <= G_N_ELEMENTS (weight->parts), NULL);
+
+  weight = weight_new (H3_ENCODING_STACKED, 0, parts[0]->cols);
+  for (guint i = 0; i < n; i++) {
+    weight->parts[i] = parts[i];
+    weight->rows += parts[i]->rows;
+  }
+  return weight;
+}
+
+H3Weight *
 h3_weight_ref (H3Weight *weight)
 {
   g_return_val_if_fail (weight != NULL, NULL);
@@ -89,5 +105,7 @@ h3_weight_unref (H3Weight *weight)
   g_clear_pointer (&weight->scale, h3_tensor_unref);
   g_clear_pointer (&weight->block_scale, h3_tensor_unref);
   g_clear_pointer (&weight->column_scale, h3_tensor_unref);
+  for (guint i = 0; i < G_N_ELEMENTS (weight->parts); i++)
+    g_clear_pointer (&weight->parts[i], h3_weight_unref);
   g_free (weight);
 }

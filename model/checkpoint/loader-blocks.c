@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Matrices in GGUF's blocks that no weight can hold as they are: rows that are no
- * whole blocks (comfy.gguf.orig_shape, checkpoints.md 6.2), and parts in
- * different types. They become floats. */
+/* Matrices in GGUF's blocks that are not one weight as they are: rows that are no
+ * whole blocks (comfy.gguf.orig_shape, checkpoints.md 6.2) become floats, parts
+ * of different types a weight each. */
 #include "model/blocks.h"
 #include "model/checkpoint/loader-private.h"
 #include "model/checkpoint/stored-values.h"
@@ -11,22 +11,26 @@
 /* Elements decoded at a time; whole blocks of every type. */
 #define STEP 65536
 
-gboolean
-h3_loader_parts_need_decoding (const H3LoaderParts *p)
+void
+h3_loader_parts_look_at_blocks (H3LoaderParts *p)
 {
-  H3Encoding first = p->quantised[0].encoding;
+  gboolean any = FALSE, same = TRUE;
 
   for (guint i = 0; i < p->n; i++) {
     H3Encoding encoding = p->quantised[i].encoding;
 
-    if (h3_encoding_is_block (encoding) &&
-        p->cols % h3_encoding_info (encoding)->block)
-      return TRUE;
-    if ((encoding != first || p->tensor[i]->type != p->type) &&
-        (h3_encoding_is_block (encoding) || h3_encoding_is_block (first)))
-      return TRUE;
+    if (h3_encoding_is_block (encoding)) {
+      any = TRUE;
+      if (p->plain || p->cols % h3_encoding_info (encoding)->block)
+        p->decoded = TRUE;
+    }
+    same = same && p->tensor[i]->type == p->type;
   }
-  return FALSE;
+  if (!any || same || p->decoded)
+    return;
+  /* rows of one part in one piece, or not */
+  p->stacked = p->order == H3_ROWS_AS_STORED;
+  p->decoded = !p->stacked;
 }
 
 /* Some whole blocks, as many elements as @n. */

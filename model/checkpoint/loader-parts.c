@@ -193,7 +193,7 @@ check_parts (H3Loader *loader, const H3LoaderParts *p)
       h3_loader_wrong_shape (loader, tensor, expected);
       return FALSE;
     }
-    if (tensor->type != p->type && !p->decoded) {
+    if (tensor->type != p->type && !p->decoded && !p->stacked) {
       h3_loader_problem (loader,
           "%s: tensor %s is %s and %s is %s; needed: "
           "one type",
@@ -211,7 +211,7 @@ check_parts (H3Loader *loader, const H3LoaderParts *p)
     h3_loader_wrong_shape (loader, p->tensor[0], expected);
     return FALSE;
   }
-  return !p->matrix || p->decoded || check_quantised (loader, p);
+  return !p->matrix || p->decoded || p->stacked || check_quantised (loader, p);
 }
 
 gboolean
@@ -245,7 +245,8 @@ h3_loader_find_parts (H3Loader *loader, H3LoaderParts *p,
   p->n = n;
   p->type = p->tensor[0]->type;
   p->width = p->cols;
-  p->decoded = p->matrix && h3_loader_parts_need_decoding (p);
+  if (p->matrix)
+    h3_loader_parts_look_at_blocks (p);
   if (h3_loader_parts_quantised (p)) {
     p->width = h3_encoding_row_bytes (p->quantised[0].encoding, p->cols);
     drop_padding (p);

@@ -42,7 +42,9 @@ typedef struct {
   gint64 n_rows[H3_LOADER_MAX_PARTS];
   guint n;
   gboolean matrix;  /* may be quantised */
-  gboolean decoded; /* and becomes floats */
+  gboolean plain;   /* but has to become floats then */
+  gboolean decoded; /* becomes floats */
+  gboolean stacked; /* becomes a weight for each part */
   gint64 rows, cols;
   gint64 width; /* stored elements of a row: bytes, of a quantised matrix */
   gint64 first; /* H3_ROWS_AS_STORED: read from this row on */
@@ -54,7 +56,8 @@ typedef struct {
 static inline gboolean
 h3_loader_parts_quantised (const H3LoaderParts *p)
 {
-  return !p->decoded && p->quantised[0].encoding != H3_ENCODING_PLAIN;
+  return !p->decoded && !p->stacked &&
+         p->quantised[0].encoding != H3_ENCODING_PLAIN;
 }
 
 /* Takes @error as the run's failure, unless it has one. */
@@ -109,9 +112,9 @@ guint64 h3_loader_quantised_bytes (const H3LoaderParts *p);
 /* @keep: it is a part of the model: counted, remembered */
 H3Weight *h3_loader_load_quantised (H3Loader *loader, const H3LoaderParts *p,
     gboolean keep);
-/* Whether GGUF's blocks cannot stay what they are: of parts whose tensor,
- * quantised, type and cols are set. */
-gboolean h3_loader_parts_need_decoding (const H3LoaderParts *p);
+/* Sets decoded or stacked where GGUF's blocks are not one weight as they are: of
+ * parts whose tensor, quantised, type, plain, order and cols are set. */
+void h3_loader_parts_look_at_blocks (H3LoaderParts *p);
 /* As floats of @dtype. */
 H3Weight *h3_loader_load_decoded (H3Loader *loader, const H3LoaderParts *p,
     H3DType dtype, gboolean keep);

@@ -303,6 +303,60 @@ load_tensor (H3Loader *loader, const H3LoaderParts *p, H3DType dtype,
 
 /* Weights */
 
+static H3Weight *load_weight (H3Loader *loader, const H3LoaderParts *p);
+
+/* A weight for each part. */
+static H3Weight *
+load_stacked (H3Loader *loader, const H3LoaderParts *p)
+{
+  H3Weight *parts[H3_LOADER_MAX_PARTS] = { NULL };
+  guint n = 0;
+
+  for (guint i = 0; i < p->n; i++) {
+    H3LoaderParts one = { .matrix = TRUE,
+      .tensor = { p->tensor[i] },
+      .quantised = { p->quantised[i] },
+      .n_rows = { p->n_rows[i] },
+      .n = 1,
+      .rows = p->n_rows[i],
+      .cols = p->cols,
+      .width = p->cols,
+      .type = p->tensor[i]->type };
+
+    if (h3_loader_parts_quantised (&one))
+      one.width = h3_encoding_row_bytes (one.quantised[0].encoding, p->cols);
+    parts[i] = load_weight (loader, &one);
+    n += parts[i] != NULL;
+  }
+  if (n == p->n)
+    return h3_weight_new_stacked (parts, n);
+  for (guint i = 0; i < p->n; i++)
+    g_clear_pointer (&parts[i], h3_weight_unref);
+  return NULL;
+}
+
+static H3Weight *
+load_weight (H3Loader *loader, const H3LoaderParts *p)
+{
+  const gint64 shape[] = { p->rows, p->cols };
+  H3DType dtype = matrix_dtype (loader, p->decoded ? H3_STORED_F32 : p->type);
+  H3Tensor *tensor;
+
+  if (p->stacked)
+    return load_stacked (loader, p);
+  if (h3_loader_parts_quantised (p)) {
+    loader->bytes += h3_loader_quantised_bytes (p);
+    return loader->device ? h3_loader_load_quantised (loader, p, TRUE) : NULL;
+  }
+  loader->bytes += p->rows * p->cols * h3_dtype_size (dtype);
+  if (!loader->device)
+    return NULL;
+  if (p->decoded)
+    return h3_loader_load_decoded (loader, p, dtype, TRUE);
+  tensor = load_tensor (loader, p, dtype, 2, shape);
+  return tensor ? h3_weight_new_plain (tensor) : NULL;
+}
+
 H3Weight *
 h3_loader_weight (H3Loader *loader, const gchar *const *names, guint n_names,
     gint64 rows, gint64 cols, H3RowOrder order, guint heads, guint head_dim)
@@ -313,28 +367,10 @@ h3_loader_weight (H3Loader *loader, const gchar *const *names, guint n_names,
     .order = order,
     .heads = heads,
     .head_dim = head_dim };
-  const gint64 shape[] = { rows, cols };
-  H3DType dtype;
-  H3Tensor *tensor;
 
-  if (!h3_loader_find_parts (loader, &p, names, n_names))
-    return NULL;
-  if (p.decoded) {
-    dtype = matrix_dtype (loader, H3_STORED_F32);
-    loader->bytes += rows * cols * h3_dtype_size (dtype);
-    return loader->device ? h3_loader_load_decoded (loader, &p, dtype, TRUE)
-                          : NULL;
-  }
-  if (h3_loader_parts_quantised (&p)) {
-    loader->bytes += h3_loader_quantised_bytes (&p);
-    return loader->device ? h3_loader_load_quantised (loader, &p, TRUE) : NULL;
-  }
-  dtype = matrix_dtype (loader, p.type);
-  loader->bytes += rows * cols * h3_dtype_size (dtype);
-  if (!loader->device)
-    return NULL;
-  tensor = load_tensor (loader, &p, dtype, 2, shape);
-  return tensor ? h3_weight_new_plain (tensor) : NULL;
+  return h3_loader_find_parts (loader, &p, names, n_names)
+             ? load_weight (loader, &p)
+             : NULL;
 }
 
 H3Weight *
@@ -342,6 +378,20 @@ h3_loader_matrix (H3Loader *loader, const gchar *name, gint64 rows, gint64 cols)
 {
   return h3_loader_weight (loader, &name, 1, rows, cols, H3_ROWS_AS_STORED, 0,
       0);
+}
+
+H3Weight *
+h3_loader_plain_matrix (H3Loader *loader, const gchar *name, gint64 rows,
+    gint64 cols)
+{
+  H3LoaderParts p = { .matrix = TRUE,
+    .plain = TRUE,
+    .rows = rows,
+    .cols = cols,
+    .order = H3_ROWS_AS_STORED };
+
+  return h3_loader_find_parts (loader, &p, &name, 1) ? load_weight (loader, &p)
+                                                     : NULL;
 }
 
 /* A matrix for the rows of @p: @piece's memory when it fits. */

@@ -65,6 +65,10 @@ void h3_loader_round_matrices (H3Loader *loader, H3DType dtype);
 /* The common case: one tensor, rows as stored. */
 H3Weight *h3_loader_matrix (H3Loader *loader, const gchar *name, gint64 rows,
     gint64 cols);
+/* The same for an operation that takes no encoded weight: GGUF's blocks become
+ * floats. */
+H3Weight *h3_loader_plain_matrix (H3Loader *loader, const gchar *name,
+    gint64 rows, gint64 cols);
 /**
  * h3_loader_piece:
  * @first, @n: which rows of the matrix @name [rows, cols]

@@ -150,7 +150,7 @@ read_tensors (H3Loader *loader, H3VisionModel *model, GError **error)
   h3_loader_ignore (loader, "lm_head.weight");
   read_linear (loader, H3_VISION_PREFIX, "patch_embed.proj", hidden, patch,
       &model->patch_embed);
-  model->pos_embed = h3_loader_matrix (loader,
+  model->pos_embed = h3_loader_plain_matrix (loader,
       H3_VISION_PREFIX "pos_embed.weight", config->positions, hidden);
   for (gint i = 0; i < config->depth; i++)
     read_block (loader, config, i, &model->blocks[i]);

@@ -179,8 +179,8 @@ test_flat (Fixture *f, gconstpointer data)
   h3_weight_unref (piece);
 }
 
-/* q, k in one type and v in another, or in floats; rounded where the others of
- * their kind are. */
+/* q, k and v each in their own type, floats rounded where the others of their
+ * kind are; halves that change places become floats. */
 static void
 test_mixed (Fixture *f, gconstpointer data)
 {
@@ -189,27 +189,41 @@ test_mixed (Fixture *f, gconstpointer data)
     H3_STORED_BF16 };
   g_autoptr (H3Weight) weight = NULL;
   g_autoptr (H3Weight) rounded = NULL;
+  g_autoptr (H3Weight) swapped = NULL;
 
   for (guint i = 0; i < 3; i++)
     add (f, names[i], types[i], 0, NULL);
   open_set (f);
   h3_loader_weight (f->loader, names, 3, 3 * ROWS, COLS, H3_ROWS_AS_STORED, 0,
       0);
+  g_assert_cmpuint (h3_loader_bytes (f->loader), ==,
+      N / 32 * (18 + 34) + 2 * N);
+  h3_loader_weight (f->loader, names, 2, 2 * ROWS, COLS, H3_ROWS_SWAP_HALVES, 0,
+      0);
   begin (f);
   weight = h3_loader_weight (f->loader, names, 3, 3 * ROWS, COLS,
       H3_ROWS_AS_STORED, 0, 0);
-  h3_loader_round_matrices (f->loader, H3_DTYPE_BF16);
+  swapped = h3_loader_weight (f->loader, names, 2, 2 * ROWS, COLS,
+      H3_ROWS_SWAP_HALVES, 0, 0);
+  h3_loader_round_matrices (f->loader, H3_DTYPE_F16);
   rounded = h3_loader_weight (f->loader, names, 3, 3 * ROWS, COLS,
       H3_ROWS_AS_STORED, 0, 0);
   finish (f);
-  g_assert_cmpint (weight->tensor->dtype, ==, H3_DTYPE_F32);
-  g_assert_cmpint (rounded->tensor->dtype, ==, H3_DTYPE_BF16);
-  for (guint i = 0; i < 3; i++) {
+  g_assert_cmpint (weight->encoding, ==, H3_ENCODING_STACKED);
+  g_assert_cmpint (weight->rows, ==, 3 * ROWS);
+  g_assert_cmpint (weight->cols, ==, COLS);
+  g_assert_cmpint (weight->parts[0]->encoding, ==, H3_ENCODING_Q4_0);
+  g_assert_cmpint (weight->parts[1]->encoding, ==, H3_ENCODING_Q8_0);
+  g_assert_cmpint (weight->parts[2]->tensor->dtype, ==, H3_DTYPE_BF16);
+  g_assert_cmpint (rounded->parts[1]->encoding, ==, H3_ENCODING_Q8_0);
+  g_assert_cmpint (rounded->parts[2]->tensor->dtype, ==, H3_DTYPE_F16);
+  g_assert_cmpint (swapped->encoding, ==, H3_ENCODING_PLAIN);
+  for (guint i = 0; i < 2; i++) {
     gfloat want[N];
 
     expect (types[i], f->values, N, want);
-    g_assert_cmpmem ((gfloat *) weight->tensor->data + i * N, sizeof want, want,
-        sizeof want);
+    g_assert_cmpmem ((gfloat *) swapped->tensor->data + (1 - i) * N,
+        sizeof want, want, sizeof want);
   }
 }
 

@@ -260,6 +260,37 @@ test_embedding (Ops *ops)
     }
 }
 
+/* Rows of a plain matrix in bfloat16 between those of blocks. */
+static void
+test_stacked (Ops *ops)
+{
+  H3Weight *parts[] = { random_weight (ops, H3_ENCODING_Q4_K, 70, 1280),
+    h3_weight_ref (ops_weight (ops, H3_DTYPE_BF16, 1, DIMS (9, 1280))),
+    random_weight (ops, H3_ENCODING_Q6_K, 30, 1280) };
+  g_autoptr (H3Weight) w = h3_weight_new_stacked (parts, 3);
+  H3LinearArgs args = { .weight = w };
+  gdouble *want = g_new0 (gdouble, 2 * 109);
+  gdouble largest = 1;
+
+  args.x = ops_random (ops, H3_DTYPE_F32, 1, DIMS (2, 1280));
+  args.y = ops_new (ops, H3_DTYPE_F32, DIMS (2, 109));
+  for (gint j = 0; j < 109; j++)
+    for (gint c = 0; c < 1280; c++) {
+      gdouble v = j < 70   ? value (parts[0], j, c)
+                  : j < 79 ? ops_at (parts[1]->tensor, (j - 70) * 1280 + c)
+                           : value (parts[2], j - 79, c);
+
+      largest = MAX (largest, fabs (v));
+      for (gint i = 0; i < 2; i++)
+        want[i * 109 + j] += ops_at (args.x, (gint64) i * 1280 + c) * v;
+    }
+  h3_linear (ops->stream, &args);
+  ops_check (ops, args.y, want, 3e-4 * largest);
+  parts[0]->cols = 512;
+  h3_linear (ops->stream, &args);
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "in GGUF Q4_K, needs to be [any, 1280]");
+}
+
 static void
 test_refused (Ops *ops)
 {
@@ -387,6 +418,7 @@ main (int argc, char **argv)
   g_test_add_func ("/ops/blocks/scale-codes", test_scale_codes);
   ops_add ("/ops/blocks/linear", test_linear);
   ops_add ("/ops/blocks/embedding", test_embedding);
+  ops_add ("/ops/blocks/stacked", test_stacked);
   ops_add ("/ops/blocks/refused", test_refused);
   return g_test_run ();
 }

@@ -97,6 +97,35 @@ run_text (const gchar *form, const gchar *suffix, Result *result)
   result_take (result, &s, state);
 }
 
+static void
+run_vision (const gchar *form, const gchar *suffix, Result *result)
+{
+  const H3Image image = { 96, 64, g_malloc (96 * 64 * 3) };
+  g_auto (Setup) s = { 0 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (H3TextCondition) picture = NULL;
+  g_autoptr (H3VisionModel) model = NULL;
+  g_autoptr (H3VisionFeatures) features = NULL;
+  H3VisionConfig config;
+
+  for (gint i = 0; i < 96 * 64 * 3; i++)
+    image.pixels[i] = i * 37 % 251;
+  picture = h3_text_condition_new_picture (H3_CONDITION_IMAGE,
+      (H3Image *) &image, &error);
+  g_assert_no_error (error);
+  setup_init (&s, form, suffix);
+  h3_vision_model_plan (s.checkpoint, &config, &result->weights, &error);
+  g_assert_no_error (error);
+  model =
+      h3_vision_model_load (s.checkpoint, s.device, NULL, NULL, NULL, &error);
+  g_assert_no_error (error);
+  check_list (h3_vision_model_tensors (model), result->weights);
+  features = h3_vision_model_encode (model, s.stream,
+      (const H3TextCondition *const *) &picture, 1, NULL, NULL, &error);
+  g_assert_no_error (error);
+  result_take (result, &s, features->tokens);
+}
+
 static H3Tensor *
 make_prompt (H3Device *device, gint64 width)
 {
@@ -202,6 +231,8 @@ static const Case cases[] = {
   { "transformer", "../gguf/blocks", run_transformer },
   { "text", "../gguf/blocks", run_text },
   { "text", "../gguf/mixed", run_text },
+  { "vision", "../gguf/blocks", run_vision },
+  { "vision", "../gguf/flat", run_vision },
   { "transformer", "../gguf/flat", run_transformer },
   { "text", "../gguf/flat", run_text },
   { "video", "int8-official", run_video },

@@ -127,15 +127,9 @@ gguf_file_add (GgufFile *file, const gchar *name, H3StoredType type, guint rank,
     shape = rows;
   }
   put_string (file->tensors, name);
-  /* the container has no more than four: the leading ones together */
-  put (file->tensors, MIN (rank, 4), 4);
-  for (guint i = 0; i < MIN (rank, 4); i++) {
-    guint64 dim = shape[rank - 1 - i];
-
-    for (guint j = 3; i == 3 && j < rank - 1; j++)
-      dim *= shape[rank - 2 - j];
-    put (file->tensors, dim, 8);
-  }
+  put (file->tensors, rank, 4);
+  for (guint i = 0; i < rank; i++)
+    put (file->tensors, shape[rank - 1 - i], 8);
   put (file->tensors, number_of (type), 4);
   pad (file->data);
   put (file->tensors, file->data->len, 8);
@@ -194,7 +188,9 @@ convert_tensor (GgufFile *file, const H3StoredTensor *tensor, H3StoredType type,
   guint block = h3_stored_type_block (type);
   g_autofree gfloat *values = read_floats (tensor, error);
   g_autofree guint8 *bytes = NULL;
-  gboolean whole = tensor->shape[MAX (tensor->rank, 1) - 1] % block == 0;
+  guint64 last = tensor->shape[MAX (tensor->rank, 1) - 1];
+  guint64 flat = tensor->rank > 4 ? last : 0; /* too many for the container */
+  gboolean whole = last % block == 0;
   gsize size;
 
   if (!values)
@@ -211,10 +207,10 @@ convert_tensor (GgufFile *file, const H3StoredTensor *tensor, H3StoredType type,
   if ((flags & GGUF_DECODED) && block > 1) {
     gguf_decode (type, bytes, n, values);
     gguf_file_add (file, tensor->name, H3_STORED_F32, tensor->rank,
-        tensor->shape, 0, (const guint8 *) values, n * sizeof *values);
+        tensor->shape, flat, (const guint8 *) values, n * sizeof *values);
   } else {
     gguf_file_add (file, tensor->name, type, tensor->rank, tensor->shape,
-        whole && tensor->rank <= 4 ? 0 : block, bytes, size);
+        whole ? flat : block, bytes, size);
   }
   return TRUE;
 }

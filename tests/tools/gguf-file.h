@@ -28,7 +28,7 @@ GgufFile *gguf_file_new (void);
 /**
  * gguf_file_add:
  * @shape: in torch's order
- * @flat: not 0: stored as rows of so many elements, with the shape beside it
+ * @flat: 0 with a rank up to 4, or: stored as rows of so many elements, with the shape beside it
  *   (comfy.gguf.orig_shape)
  * @bytes: copied
  */
