@@ -57,15 +57,21 @@ all_at_eos (GList *pads)
   return TRUE;
 }
 
+/* FALSE, of the pad that @error is about. */
+static gboolean
+fail_pad (GstPad *pad, GError **error)
+{
+  g_prefix_error (error, "Pad \"%s\": ", GST_PAD_NAME (pad));
+  return FALSE;
+}
+
 static gboolean
 finish_all (GList *pads, const GstH3Fitting *fitting, gboolean demo,
     GError **error)
 {
   for (GList *l = pads; l; l = l->next)
-    if (!gst_h3_condition_pad_finish (l->data, fitting, demo, error)) {
-      g_prefix_error (error, "Pad \"%s\": ", GST_PAD_NAME (l->data));
-      return FALSE;
-    }
+    if (!gst_h3_condition_pad_finish (l->data, fitting, demo, error))
+      return fail_pad (l->data, error);
   return TRUE;
 }
 
@@ -88,10 +94,8 @@ static gboolean
 add (GstH3TextConditions *conditions, H3TextCondition *condition, GstPad *pad,
     GError **error)
 {
-  if (!condition) {
-    g_prefix_error (error, "Pad \"%s\": ", GST_PAD_NAME (pad));
-    return FALSE;
-  }
+  if (!condition)
+    return fail_pad (pad, error);
   if (conditions->n == G_N_ELEMENTS (conditions->list)) {
     h3_text_condition_free (condition);
     g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
@@ -135,7 +139,7 @@ add_keyframes (GstH3TextConditions *conditions, GList *pads,
     gst_h3_condition_pad_size (pad, &width, &height);
     if (first && !gst_h3_fitting_keyframe (fitting, demo, width, height,
                      &canvas_width, &canvas_height, error))
-      return FALSE;
+      return fail_pad (l->data, error);
     if (!add (conditions,
             gst_h3_condition_pad_picture (pad,
                 first ? H3_CONDITION_FIRST_FRAME : H3_CONDITION_LAST_FRAME,
@@ -175,12 +179,13 @@ add_picture (GstH3TextConditions *conditions, GstH3ConditionPad *pad,
   gint width, height;
 
   gst_h3_condition_pad_size (pad, &width, &height);
-  return gst_h3_fitting_picture (fitting, demo, width, height, &width, &height,
-             error) &&
-         add (conditions,
-             gst_h3_condition_pad_picture (pad, H3_CONDITION_IMAGE,
-                 H3_FIT_STRETCH, width, height, error),
-             GST_PAD_CAST (pad), error);
+  if (!gst_h3_fitting_picture (fitting, demo, width, height, &width, &height,
+          error))
+    return fail_pad (GST_PAD_CAST (pad), error);
+  return add (conditions,
+      gst_h3_condition_pad_picture (pad, H3_CONDITION_IMAGE, H3_FIT_STRETCH,
+          width, height, error),
+      GST_PAD_CAST (pad), error);
 }
 
 static gboolean

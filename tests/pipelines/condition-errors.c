@@ -122,6 +122,23 @@ test_no_handler (void)
       "The first frame (nothing://", "nothing");
 }
 
+/* Whichever element looks at it first. */
+static void
+test_shapes (void)
+{
+  g_autoptr (Clip) clip = clip_new ("width=0 height=0");
+
+  make_file ("videotestsrc num-buffers=1 ! video/x-raw,width=400,height=2 ! "
+             "pngenc ! filesink location=%s/flat.png",
+      test_dir);
+  for (gint i = 0; i < 4; i++)
+    check_reference ("flat.png", GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+        "400 x 2");
+  clip_set_file (clip, "first-frame", "flat.png");
+  check_error (clip, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
+      "The first frame (file:///", "400:2");
+}
+
 static void
 test_short_clips (void)
 {
@@ -330,6 +347,7 @@ add_condition_error_tests (void)
   g_test_add_func ("/conditions/errors/damaged", test_damaged);
   g_test_add_func ("/conditions/errors/no-picture", test_no_picture);
   g_test_add_func ("/conditions/errors/no-handler", test_no_handler);
+  g_test_add_func ("/conditions/errors/shapes", test_shapes);
   g_test_add_func ("/conditions/errors/short-clips", test_short_clips);
   g_test_add_func ("/conditions/errors/both-kinds", test_both_kinds);
   g_test_add_func ("/conditions/errors/empty-path", test_empty_path);
