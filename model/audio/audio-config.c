@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/detect.h"
 
 #define MAX_WIDTH 65536
 #define MAX_HOP 65536
@@ -229,29 +229,40 @@ set_release (H3AudioVaeConfig *config)
 }
 
 gboolean
-h3_audio_config_read (const gchar *dir, H3AudioVaeConfig *config,
-    gboolean *has_stats, GError **error)
+h3_audio_config_open (const gchar *path, H3Config **config,
+    H3Config **metadata, GError **error)
 {
-  g_autofree gchar *config_path = g_build_filename (dir, "config.json", NULL);
+  g_autoptr (GError) local = NULL;
+  g_autofree gchar *dir = g_file_test (path, G_FILE_TEST_IS_DIR)
+                              ? g_strdup (path)
+                              : g_path_get_dirname (path);
   g_autofree gchar *metadata_path =
       g_build_filename (dir, "metadata.json", NULL);
+
+  *config = h3_component_config (path, H3_COMPONENT_AUDIO_VAE, &local);
+  if (*config && g_file_test (metadata_path, G_FILE_TEST_EXISTS))
+    *metadata = h3_config_open (metadata_path, &local);
+  if (!local)
+    return TRUE;
+  g_propagate_error (error, g_steal_pointer (&local));
+  return FALSE;
+}
+
+gboolean
+h3_audio_config_read (const gchar *path, H3AudioVaeConfig *config,
+    gboolean *has_stats, GError **error)
+{
   g_autoptr (H3Config) main_file = NULL;
   g_autoptr (H3Config) metadata = NULL;
 
   set_release (config);
   *has_stats = FALSE;
-  if (!g_file_test (config_path, G_FILE_TEST_EXISTS))
-    return TRUE;
-  main_file = h3_config_open (config_path, error);
-  if (!main_file)
+  if (!h3_audio_config_open (path, &main_file, &metadata, error))
     return FALSE;
-  if (g_file_test (metadata_path, G_FILE_TEST_EXISTS)) {
-    metadata = h3_config_open (metadata_path, error);
-    if (!metadata || !read_fields (metadata, "metadata.kwargs.", config, error))
-      return FALSE;
-  }
-  return read_fields (main_file, "", config, error) &&
-         read_stats (main_file, config, has_stats, error);
+  if (metadata && !read_fields (metadata, "metadata.kwargs.", config, error))
+    return FALSE;
+  return !main_file || (read_fields (main_file, "", config, error) &&
+                           read_stats (main_file, config, has_stats, error));
 }
 
 /* --- geometry ----------------------------------------------------------- */

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "model/audio/audio-private.h"
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/detect.h"
 
 #define MAX_WIDTH 65536
 #define MAX_HOP 65536
@@ -34,30 +34,22 @@ read_fields (const H3Config *file, const gchar *prefix,
 }
 
 static gboolean
-read_config (const gchar *dir, H3AudioEncoderConfig *config,
+read_config (const gchar *path, H3AudioEncoderConfig *config,
     gboolean *has_stats, GError **error)
 {
   static const gint rates[] = { 2, 4, 4, 5, 5 };
-  static const gchar *const names[][2] = {
-    { "metadata.json", "metadata.kwargs." }, { "config.json", "" }
-  };
+  g_autoptr (H3Config) file = NULL;
+  g_autoptr (H3Config) metadata = NULL;
 
-  if (!h3_audio_config_read (dir, &config->vae, has_stats, error))
+  if (!h3_audio_config_read (path, &config->vae, has_stats, error) ||
+      !h3_audio_config_open (path, &file, &metadata, error))
     return FALSE;
   config->heads = 8;
   config->n_stages = G_N_ELEMENTS (rates);
   memcpy (config->rates, rates, sizeof rates);
-  for (guint i = 0; i < G_N_ELEMENTS (names); i++) {
-    g_autofree gchar *path = g_build_filename (dir, names[i][0], NULL);
-    g_autoptr (H3Config) file = NULL;
-
-    if (!g_file_test (path, G_FILE_TEST_EXISTS))
-      continue;
-    file = h3_config_open (path, error);
-    if (!file || !read_fields (file, names[i][1], config, error))
-      return FALSE;
-  }
-  return TRUE;
+  return (!metadata ||
+             read_fields (metadata, "metadata.kwargs.", config, error)) &&
+         (!file || read_fields (file, "", config, error));
 }
 
 /* The first dimension of a stored tensor, or 0, a problem remembered. */
@@ -336,7 +328,7 @@ open_model (const H3Checkpoint *checkpoint, H3Device *device,
 
   if (!path)
     return NULL;
-  set = h3_tensor_set_open (path, error);
+  set = h3_component_open (path, H3_COMPONENT_AUDIO_VAE, NULL, error);
   if (!set)
     return NULL;
   loader = h3_loader_new (set, "MiniMax H3 audio encoder");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "model/audio/audio-encoder.h"
+#include "model/checkpoint/config.h"
 
 G_BEGIN_DECLS
 
@@ -83,10 +84,14 @@ void h3_audio_read_conv (H3Loader *loader, H3AudioConv *conv, const gchar *name,
 void h3_audio_read_stats (H3Loader *loader, H3AudioVaeConfig *config,
     gboolean has_stats);
 
-/* Reads the configuration files in @dir, where there are any. Widths that no file names stay 0 and are the tensors' to
+/* config.json and metadata.json of the folder @path, or beside the file when they
+ * are this component's; NULL each where there is none. */
+gboolean h3_audio_config_open (const gchar *path, H3Config **config,
+    H3Config **metadata, GError **error);
+/* Reads these, where there are any. Widths that no file names stay 0 and are the tensors' to
  * say; everything else gets the release's rule. @has_stats: whether the files
  * name latents_mean and latents_std. */
-gboolean h3_audio_config_read (const gchar *dir, H3AudioVaeConfig *config,
+gboolean h3_audio_config_read (const gchar *path, H3AudioVaeConfig *config,
     gboolean *has_stats, GError **error);
 
 /* Checks the geometry once all widths are known, and computes hop and halo. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/audio/audio-private.h"
+#include "model/checkpoint/detect.h"
 
 /* Tap n of 12, mirrored after the sixth. These are the bits PyTorch computes in
  * float32 and the release's files hold; the formula of 4.6 in double differs
@@ -316,7 +317,7 @@ h3_audio_vae_plan (const H3Checkpoint *checkpoint, H3AudioVaeConfig *config,
   path = h3_checkpoint_path (checkpoint, H3_COMPONENT_AUDIO_VAE, error);
   if (!path)
     return FALSE;
-  set = h3_tensor_set_open (path, error);
+  set = h3_component_open (path, H3_COMPONENT_AUDIO_VAE, NULL, error);
   if (!set)
     return FALSE;
   loader = h3_loader_new (set, "MiniMax H3 audio autoencoder");
@@ -341,7 +342,7 @@ h3_audio_vae_load (const H3Checkpoint *checkpoint, H3Device *device,
   path = h3_checkpoint_path (checkpoint, H3_COMPONENT_AUDIO_VAE, error);
   if (!path)
     return NULL;
-  set = h3_tensor_set_open (path, error);
+  set = h3_component_open (path, H3_COMPONENT_AUDIO_VAE, NULL, error);
   if (!set)
     return NULL;
   loader = h3_loader_new (set, "MiniMax H3 audio autoencoder");

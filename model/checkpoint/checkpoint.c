@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/config.h"
+#include "model/checkpoint/detect.h"
+#include "model/checkpoint/single-files.h"
 
 #include <errno.h>
 #include <glib/gstdio.h>
@@ -12,7 +14,9 @@
 struct _H3Checkpoint {
   gchar *path; /* as given, for messages */
   H3Naming naming;
-  gchar *components[H3_N_COMPONENTS]; /* folders; NULL: not there */
+  H3QkvOrder qkv_order;
+  gchar *components[H3_N_COMPONENTS]; /* folders or files; NULL: not there */
+  gchar *refusals[H3_N_COMPONENTS];   /* why not, or NULL */
   gchar *other_partition; /* the transformer is declared to be another's */
   gdouble video_shift, audio_shift;
 };
@@ -23,6 +27,17 @@ h3_component_name (H3Component component)
   static const gchar *const names[H3_N_COMPONENTS] = { "text_encoder",
     "tokenizer", "transformer", "video_vae", "audio_vae" };
   return names[component];
+}
+
+static H3Checkpoint *
+checkpoint_new (const gchar *path)
+{
+  H3Checkpoint *c = g_new0 (H3Checkpoint, 1);
+
+  c->path = g_strdup (path);
+  c->video_shift = 12.0;
+  c->audio_shift = 3.0;
+  return c;
 }
 
 static const gchar *
@@ -56,19 +71,6 @@ open_if_there (const gchar *dir, const gchar *name, GError **error)
   return h3_config_open (path, error);
 }
 
-static gboolean
-holds_tokenizer (const gchar *dir)
-{
-  static const gchar *const files[] = { "vocab.json", "tokenizer.json" };
-
-  for (guint i = 0; i < G_N_ELEMENTS (files); i++) {
-    g_autofree gchar *path = g_build_filename (dir, files[i], NULL);
-    if (g_file_test (path, G_FILE_TEST_EXISTS))
-      return TRUE;
-  }
-  return FALSE;
-}
-
 /* The tokenizer's own folder, or the text encoder's with it inside. */
 static void
 find_tokenizer (H3Checkpoint *c, const gchar *dir)
@@ -77,7 +79,7 @@ find_tokenizer (H3Checkpoint *c, const gchar *dir)
 
   c->components[H3_COMPONENT_TOKENIZER] = child_dir (dir, "tokenizer");
   if (!c->components[H3_COMPONENT_TOKENIZER] && encoder &&
-      holds_tokenizer (encoder))
+      h3_holds_tokenizer (encoder))
     c->components[H3_COMPONENT_TOKENIZER] = g_strdup (encoder);
 }
 
@@ -224,44 +226,6 @@ open_diffusers (H3Checkpoint *c, const gchar *root, const H3Config *index,
 
 /* One component's folder, by its config.json */
 
-static gboolean
-component_of (const H3Config *config, H3Component *component, H3Naming *naming)
-{
-  static const struct {
-    const gchar *key, *value; /* value NULL: the key alone tells */
-    H3Component component;
-    H3Naming naming;
-  } signs[] = {
-    { "_class_name", "MiniMaxH3DiTModel", H3_COMPONENT_TRANSFORMER,
-        H3_NAMING_OFFICIAL },
-    { "_class_name", "MiniMaxH3Transformer3DModel", H3_COMPONENT_TRANSFORMER,
-        H3_NAMING_DIFFUSERS },
-    { "_class_name", "AutoencoderKLMiniMaxH3", H3_COMPONENT_VIDEO_VAE,
-        H3_NAMING_DIFFUSERS },
-    { "_class_name", "AutoencoderKLMiniMaxH3Audio", H3_COMPONENT_AUDIO_VAE,
-        H3_NAMING_DIFFUSERS },
-    { "_class_name", "MiniMaxH3AudioVAE", H3_COMPONENT_AUDIO_VAE,
-        H3_NAMING_OFFICIAL },
-    { "vae_clip_length", NULL, H3_COMPONENT_VIDEO_VAE, H3_NAMING_OFFICIAL },
-    { "model_type", "qwen3_vl", H3_COMPONENT_TEXT_ENCODER, H3_NAMING_OFFICIAL },
-  };
-
-  for (guint i = 0; i < G_N_ELEMENTS (signs); i++) {
-    g_autofree gchar *value = NULL;
-
-    if (!h3_config_has (config, signs[i].key))
-      continue;
-    if (signs[i].value &&
-        (!h3_config_get_string (config, signs[i].key, &value, NULL) ||
-            !g_str_equal (value, signs[i].value)))
-      continue;
-    *component = signs[i].component;
-    *naming = signs[i].naming;
-    return TRUE;
-  }
-  return FALSE;
-}
-
 /* TRUE, with the component set, when @dir is a component's folder. */
 static gboolean
 open_component (H3Checkpoint *c, const gchar *dir, GError **error)
@@ -270,13 +234,13 @@ open_component (H3Checkpoint *c, const gchar *dir, GError **error)
   g_autofree gchar *parent = g_path_get_dirname (dir);
   H3Component component;
 
-  if (config && component_of (config, &component, &c->naming)) {
+  if (config && h3_config_component (config, &component, &c->naming)) {
     c->components[component] = g_strdup (dir);
     if (component == H3_COMPONENT_TEXT_ENCODER)
       find_tokenizer (c, parent);
     return TRUE;
   }
-  if (!config && holds_tokenizer (dir)) {
+  if (!config && h3_holds_tokenizer (dir)) {
     c->components[H3_COMPONENT_TOKENIZER] = g_strdup (dir);
     return TRUE;
   }
@@ -309,7 +273,7 @@ looks_like_diffusers (const gchar *dir)
     return TRUE;
   config =
       transformer ? open_if_there (transformer, "config.json", NULL) : NULL;
-  return config && component_of (config, &component, &naming) &&
+  return config && h3_config_component (config, &component, &naming) &&
          naming == H3_NAMING_DIFFUSERS;
 }
 
@@ -357,6 +321,34 @@ open_root (H3Checkpoint *c, const gchar *dir, H3Partition partition,
   return open_partition (c, dir, NULL, partition, error);
 }
 
+/* Where the text encoder is a single file. */
+static void
+find_single_tokenizer (H3Checkpoint *c)
+{
+  const gchar *encoder = c->components[H3_COMPONENT_TEXT_ENCODER];
+  g_autofree gchar *folder = encoder ? g_path_get_dirname (encoder) : NULL;
+
+  if (!encoder)
+    return;
+  c->components[H3_COMPONENT_TOKENIZER] = h3_single_file_tokenizer (encoder);
+  if (!c->components[H3_COMPONENT_TOKENIZER])
+    c->refusals[H3_COMPONENT_TOKENIZER] = g_strdup_printf (
+        "%s: there is no tokenizer in it, nor in %s, in tokenizer/ there, or in "
+        "tokenizer/ beside that folder; needed: the release's FL2VA/tokenizer/ "
+        "(vocab.json, merges.txt, tokenizer_config.json) at one of them",
+        encoder, folder);
+}
+
+static gboolean
+open_single_files (H3Checkpoint *c, const gchar *dir, H3Partition partition)
+{
+  c->naming = H3_NAMING_OFFICIAL;
+  if (!h3_single_files_find (dir, partition, c->components, c->refusals))
+    return FALSE;
+  find_single_tokenizer (c);
+  return TRUE;
+}
+
 static gboolean
 open_dir (H3Checkpoint *c, const gchar *dir, H3Partition partition,
     GError **error)
@@ -367,23 +359,71 @@ open_dir (H3Checkpoint *c, const gchar *dir, H3Partition partition,
 
   if (is_dir (fl) || is_dir (ref))
     return open_release (c, fl, ref, partition, error);
+  if (h3_single_files_likely (dir) && open_single_files (c, dir, partition))
+    return TRUE;
   if (has_any_component (dir))
     return open_root (c, dir, partition, error);
   if (open_component (c, dir, &local))
     return TRUE;
   if (local)
     g_propagate_error (error, g_steal_pointer (&local));
+  else if (open_single_files (c, dir, partition))
+    return TRUE;
   else
     nothing_of_h3 (c->path, error);
   return FALSE;
 }
 
-/* A file stands for the folder it is in: without its config.json nobody knows
- * the order of its rows (checkpoints.md 3.5). The official video autoencoder
- * keeps its weights one folder deeper. */
+/* Whether @path is all the weights of the folder's component, or one of its
+ * shards: then it stands for the folder, which has the configuration. */
+static gboolean
+stands_for_folder (const gchar *path, const H3Checkpoint *folder)
+{
+  g_autofree gchar *dir = g_path_get_dirname (path);
+  g_autoptr (H3TensorSet) all = NULL;
+  H3Detection found;
+
+  if (!g_str_has_suffix (path, ".safetensors"))
+    return TRUE; /* config.json and its like */
+  all = h3_tensor_set_open (dir, NULL);
+  if (!all)
+    return FALSE; /* not the only one */
+  if (h3_tensor_set_is_sharded (all))
+    return TRUE;
+  return h3_detect (all, &found) && !found.refused &&
+         folder->components[found.component];
+}
+
+static gboolean
+open_single_file (H3Checkpoint *c, const gchar *path, GError **error)
+{
+  g_autoptr (H3TensorSet) set = h3_tensor_set_open (path, error);
+  H3Detection found;
+
+  if (!set)
+    return FALSE;
+  if (!h3_detect (set, &found) || found.refused) {
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "%s is %s; needed: a transformer, text encoder, video or audio "
+        "autoencoder of MiniMax H3",
+        path, found.refused ? found.refused : "nothing of MiniMax H3");
+    return FALSE;
+  }
+  c->naming = found.layout == H3_LAYOUT_DIFFUSERS ? H3_NAMING_DIFFUSERS
+                                                  : H3_NAMING_OFFICIAL;
+  for (guint i = 0; i < H3_N_COMPONENTS; i++)
+    if (h3_detect_component (set, i, &found))
+      c->components[i] = g_strdup (path);
+  find_single_tokenizer (c);
+  return TRUE;
+}
+
+/* A file that is a component by itself, or stands for the folder it is in. The
+ * official video autoencoder keeps its weights one folder deeper. */
 static gboolean
 open_file (H3Checkpoint *c, GError **error)
 {
+  g_autoptr (H3Checkpoint) folder = checkpoint_new (c->path);
   g_autoptr (GError) local = NULL;
   g_autofree gchar *dir = g_path_get_dirname (c->path);
   g_autofree gchar *base = g_path_get_basename (dir);
@@ -393,28 +433,27 @@ open_file (H3Checkpoint *c, GError **error)
     g_free (dir);
     dir = parent;
   }
-  if (open_component (c, dir, &local))
+  if (open_component (folder, dir, &local) &&
+      stands_for_folder (c->path, folder)) {
+    c->naming = folder->naming;
+    for (guint i = 0; i < H3_N_COMPONENTS; i++)
+      c->components[i] = g_steal_pointer (&folder->components[i]);
     return TRUE;
-  if (local)
+  }
+  if (local) {
     g_propagate_error (error, g_steal_pointer (&local));
-  else
-    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
-        "%s: there is no config.json of MiniMax H3 beside it; needed: the "
-        "component's folder",
-        c->path);
-  return FALSE;
+    return FALSE;
+  }
+  return open_single_file (c, c->path, error);
 }
 
 H3Checkpoint *
 h3_checkpoint_open (const gchar *path, H3Partition partition, GError **error)
 {
-  g_autoptr (H3Checkpoint) c = g_new0 (H3Checkpoint, 1);
+  g_autoptr (H3Checkpoint) c = checkpoint_new (path);
   GStatBuf st;
   gboolean ok;
 
-  c->path = g_strdup (path);
-  c->video_shift = 12.0;
-  c->audio_shift = 3.0;
   /* a folder without permission would look empty */
   if (g_stat (path, &st) < 0 ||
       (S_ISDIR (st.st_mode) && g_access (path, R_OK | X_OK) < 0)) {
@@ -436,6 +475,8 @@ h3_checkpoint_free (H3Checkpoint *checkpoint)
     return;
   for (guint i = 0; i < H3_N_COMPONENTS; i++)
     g_free (checkpoint->components[i]);
+  for (guint i = 0; i < H3_N_COMPONENTS; i++)
+    g_free (checkpoint->refusals[i]);
   g_free (checkpoint->other_partition);
   g_free (checkpoint->path);
   g_free (checkpoint);
@@ -447,6 +488,13 @@ h3_checkpoint_path (const H3Checkpoint *checkpoint, H3Component component,
 {
   const gchar *path = checkpoint->components[component];
 
+  if (!path && checkpoint->refusals[component]) {
+    g_set_error_literal (error, H3_ERROR,
+        component == H3_COMPONENT_TOKENIZER ? H3_ERROR_NOT_FOUND
+                                            : H3_ERROR_WRONG_TYPE,
+        checkpoint->refusals[component]);
+    return NULL;
+  }
   if (!path) {
     g_set_error (error, H3_ERROR, H3_ERROR_NOT_FOUND, "%s: there is no %s here",
         checkpoint->path, h3_component_name (component));
@@ -468,11 +516,35 @@ h3_checkpoint_naming (const H3Checkpoint *checkpoint)
 }
 
 void
+h3_checkpoint_set_qkv_order (H3Checkpoint *checkpoint, H3QkvOrder order)
+{
+  checkpoint->qkv_order = order;
+}
+
+H3QkvOrder
+h3_checkpoint_qkv_order (const H3Checkpoint *checkpoint)
+{
+  return checkpoint->qkv_order;
+}
+
+void
 h3_checkpoint_shifts (const H3Checkpoint *checkpoint, gdouble *video,
     gdouble *audio)
 {
   *video = checkpoint->video_shift;
   *audio = checkpoint->audio_shift;
+}
+
+static void
+add_line (const gchar *path, const gchar *name, GPtrArray *lines)
+{
+  GStatBuf st;
+
+  if (g_stat (path, &st) == 0 && S_ISREG (st.st_mode))
+    g_ptr_array_add (lines,
+        g_strdup_printf ("%s %" G_GINT64_FORMAT " %" G_GINT64_FORMAT ".%09ld",
+            name, (gint64) st.st_size, (gint64) st.st_mtim.tv_sec,
+            (glong) st.st_mtim.tv_nsec));
 }
 
 /* One line a file below @dir: name, size, time of the last change. */
@@ -485,19 +557,24 @@ list_files (const gchar *dir, const gchar *below, GPtrArray *lines)
   while (handle && (name = g_dir_read_name (handle))) {
     g_autofree gchar *path = g_build_filename (dir, name, NULL);
     g_autofree gchar *relative = g_build_filename (below, name, NULL);
-    GStatBuf st;
 
-    if (g_stat (path, &st) < 0)
-      continue;
     /* one level is all there is: video_vae/source */
-    if (S_ISDIR (st.st_mode) && !*below)
+    if (is_dir (path) && !*below)
       list_files (path, name, lines);
-    else if (S_ISREG (st.st_mode))
-      g_ptr_array_add (lines,
-          g_strdup_printf ("%s %" G_GINT64_FORMAT " %" G_GINT64_FORMAT ".%09ld",
-              relative, (gint64) st.st_size, (gint64) st.st_mtim.tv_sec,
-              (glong) st.st_mtim.tv_nsec));
+    else
+      add_line (path, relative, lines);
   }
+}
+
+/* A single file, and the configuration that may be beside it. */
+static void
+add_single_lines (const gchar *path, GPtrArray *lines)
+{
+  g_autofree gchar *dir = g_path_get_dirname (path);
+  g_autofree gchar *config = g_build_filename (dir, "config.json", NULL);
+
+  add_line (path, "", lines);
+  add_line (config, "config.json", lines);
 }
 
 static gint
@@ -522,7 +599,12 @@ h3_checkpoint_identity (const H3Checkpoint *checkpoint, H3Component component,
   real = realpath (path, NULL); /* free(), not g_free() */
   canonical = g_strdup (real ? real : path);
   free (real);
-  list_files (canonical, "", lines);
+  if (is_dir (canonical))
+    list_files (canonical, "", lines);
+  else
+    add_single_lines (canonical, lines);
+  g_ptr_array_add (lines,
+      g_strdup_printf ("qkv %d", (gint) checkpoint->qkv_order));
   g_ptr_array_sort (lines, compare_lines);
   g_ptr_array_add (lines, NULL);
   text = g_strjoinv ("\n", (gchar **) lines->pdata);

@@ -30,14 +30,26 @@ typedef enum {
   H3_NAMING_DIFFUSERS, /* q, k, v apart, gate second */
 } H3Naming;
 
+/* How the rows of a transformer's fused q, k, v are ordered, which neither names
+ * nor shapes show (checkpoints.md 3.5). */
+typedef enum {
+  H3_QKV_AUTO,       /* by origin: official shards grouped, one file contiguous */
+  H3_QKV_GROUPED,    /* [q_0; k_0; v_0; q_1; ...], a head after the other */
+  H3_QKV_CONTIGUOUS, /* [q; k; v] */
+  H3_QKV_APART,      /* three tensors: diffusers */
+} H3QkvOrder;
+
 typedef struct _H3Checkpoint H3Checkpoint;
 
 /**
  * h3_checkpoint_open:
  * @path: the release's root (FL2VA/ and Ref2VA/ in it), one partition's folder,
- *   a diffusers folder, or one component's folder or file
+ *   a diffusers folder, a folder of ComfyUI's single files (themselves, or in
+ *   diffusion_models/, text_encoders/ and vae/), or one component's folder or
+ *   file
  *
- * Looks only at names, model_index.json and config.json; reads no tensor. A
+ * Looks at names, model_index.json, config.json and, where these do not tell,
+ * the headers of the files; reads no tensor. A
  * path that is not there is H3_ERROR_NOT_FOUND, one that holds nothing of H3
  * H3_ERROR_WRONG_TYPE (the message says what was looked for), a damaged JSON
  * file H3_ERROR_READ. In the release's root a component that only the other
@@ -51,12 +63,18 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Checkpoint, h3_checkpoint_free)
 
 /* The component's folder, also where @path was a file in it: config.json is
  * there, and the weights, except that the official video autoencoder has them
- * in source/. NULL with H3_ERROR_NOT_FOUND naming the component and the folder
- * searched, or, for a transformer that model_index.json declares to be the
- * other partition's, H3_ERROR_WRONG_TYPE. Owned by @checkpoint. */
+ * in source/; or the single file that is the component, without any of this.
+ * NULL with H3_ERROR_NOT_FOUND naming the component and the folder searched, or
+ * H3_ERROR_WRONG_TYPE for a transformer that model_index.json declares to be the
+ * other partition's and for a folder where several files are the component.
+ * Owned by @checkpoint. */
 const gchar *h3_checkpoint_path (const H3Checkpoint *checkpoint,
     H3Component component, GError **error);
 H3Naming h3_checkpoint_naming (const H3Checkpoint *checkpoint);
+/* For a file whose maker ordered q, k, v otherwise than its form says. Before
+ * anything is planned or loaded. */
+void h3_checkpoint_set_qkv_order (H3Checkpoint *checkpoint, H3QkvOrder order);
+H3QkvOrder h3_checkpoint_qkv_order (const H3Checkpoint *checkpoint);
 /* model_index.json's sigma_shift_scales, or the two schedulers' shift; 12 and 3
  * where they say nothing. */
 void h3_checkpoint_shifts (const H3Checkpoint *checkpoint, gdouble *video,

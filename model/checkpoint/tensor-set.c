@@ -24,8 +24,10 @@ typedef struct {
 
 struct _H3TensorSet {
   gchar *path;
+  gboolean sharded;
   GHashTable *shards;  /* file name, owned -> Shard, owned */
   GHashTable *tensors; /* name, owned -> Shard */
+  GHashTable *stored;  /* name, owned -> the file's, owned; NULL: the same */
   GPtrArray *names;    /* sorted; owned by tensors */
 };
 
@@ -314,9 +316,11 @@ open_folder (H3TensorSet *set, GError **error)
   g_autofree gchar *index = find_one (set->path, INDEX_SUFFIX, &local);
   g_autofree gchar *single = NULL;
 
-  if (index)
+  if (index) {
+    set->sharded = TRUE;
     return read_index (set, index, set->path, error) &&
            check_shards_exist (set, index, error);
+  }
   if (!local)
     single = find_one (set->path, WEIGHTS_SUFFIX, &local);
   if (!local && !single)
@@ -359,10 +363,54 @@ h3_tensor_set_free (H3TensorSet *set)
   if (!set)
     return;
   g_clear_pointer (&set->names, g_ptr_array_unref);
+  g_clear_pointer (&set->stored, g_hash_table_unref);
   g_hash_table_unref (set->tensors);
   g_hash_table_unref (set->shards);
   g_free (set->path);
   g_free (set);
+}
+
+gboolean
+h3_tensor_set_is_sharded (const H3TensorSet *set)
+{
+  return set->sharded;
+}
+
+/* NULL when no rule fits. Free with g_free(). */
+static gchar *
+new_name (const gchar *name, const H3TensorRename *rules, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    if (g_str_has_prefix (name, rules[i].from))
+      return g_strconcat (rules[i].to, name + strlen (rules[i].from), NULL);
+  return NULL;
+}
+
+void
+h3_tensor_set_rename (H3TensorSet *set, const H3TensorRename *rules, guint n)
+{
+  GHashTable *tensors =
+      g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  GHashTableIter iter;
+  gpointer name, shard;
+
+  g_return_if_fail (!set->stored);
+
+  set->stored =
+      g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+  g_hash_table_iter_init (&iter, set->tensors);
+  while (g_hash_table_iter_next (&iter, &name, &shard)) {
+    gchar *renamed = new_name (name, rules, n);
+
+    if (!renamed)
+      continue;
+    g_hash_table_insert (set->stored, g_strdup (renamed), g_strdup (name));
+    g_hash_table_insert (tensors, renamed, shard);
+  }
+  g_clear_pointer (&set->names, g_ptr_array_unref);
+  g_hash_table_unref (set->tensors);
+  set->tensors = tensors;
+  sort_names (set);
 }
 
 gboolean
@@ -376,6 +424,7 @@ h3_tensor_set_get (H3TensorSet *set, const gchar *name, GError **error)
 {
   Shard *shard = g_hash_table_lookup (set->tensors, name);
   const H3StoredTensor *tensor;
+  const gchar *stored;
 
   if (!shard) {
     g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
@@ -384,12 +433,13 @@ h3_tensor_set_get (H3TensorSet *set, const gchar *name, GError **error)
   }
   if (!is_open (shard) && !open_shard (shard, error))
     return NULL;
-  tensor = lookup_tensor (shard, name);
+  stored = set->stored ? g_hash_table_lookup (set->stored, name) : name;
+  tensor = lookup_tensor (shard, stored);
   if (!tensor)
     g_set_error (error, H3_ERROR, H3_ERROR_READ,
         "tensor %s is listed in %s but %s does not contain it; download it "
         "again",
-        name, shard->path, shard->path);
+        stored, shard->path, shard->path);
   return tensor;
 }
 

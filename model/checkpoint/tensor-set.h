@@ -27,6 +27,18 @@ gboolean h3_tensor_set_has (const H3TensorSet *set, const gchar *name);
  * it ("tensor X is listed in shard Y but Y does not contain it"). */
 const H3StoredTensor *h3_tensor_set_get (H3TensorSet *set, const gchar *name,
     GError **error);
+/* Whether an index places the tensors in shards. */
+gboolean h3_tensor_set_is_sharded (const H3TensorSet *set);
+
+/* @from at the beginning of a name becomes @to. */
+typedef struct {
+  const gchar *from, *to;
+} H3TensorRename;
+
+/* Gives every tensor a new name by the first rule that fits; those that none
+ * fits are no longer in the set. A tensor's own name stays the file's. */
+void h3_tensor_set_rename (H3TensorSet *set, const H3TensorRename *rules,
+    guint n);
 /* All names, sorted. Owned by @set. */
 const GPtrArray *h3_tensor_set_names (const H3TensorSet *set);
 const gchar *h3_tensor_set_path (const H3TensorSet *set);

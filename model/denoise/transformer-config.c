@@ -2,7 +2,7 @@
 /* Which transformer the files hold (denoiser.md 2.3, checkpoints.md 8). */
 #include "model/denoise/transformer-private.h"
 
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/detect.h"
 
 #include <math.h>
 #include <string.h>
@@ -344,11 +344,9 @@ check_number (const H3Config *json, const gchar *key, gdouble value,
 }
 
 static gboolean
-read_json (H3TransformerConfig *c, const gchar *path, GError **error)
+read_json (H3TransformerConfig *c, H3Config *json, GError **error)
 {
-  g_autoptr (H3Config) json = h3_config_open (path, error);
-
-  return json && check_class (json, error) && check_patch (json, error) &&
+  return check_class (json, error) && check_patch (json, error) &&
          check_geometry (json, c, error) && read_rope (c, json, error) &&
          h3_config_get_double (json, "norm_eps", &c->norm_eps, error) &&
          h3_config_get_double (json, "qk_norm_eps", &c->qk_norm_eps, error) &&
@@ -360,24 +358,18 @@ read_json (H3TransformerConfig *c, const gchar *path, GError **error)
          check_number (json, "final_norm_eps", c->final_norm_eps, TRUE, error);
 }
 
-/* config.json in the component's folder, or beside its file. */
-static gchar *
-json_path (H3TensorSet *set)
-{
-  const gchar *path = h3_tensor_set_path (set);
-  g_autofree gchar *folder = g_file_test (path, G_FILE_TEST_IS_DIR)
-                                 ? g_strdup (path)
-                                 : g_path_get_dirname (path);
-
-  return g_build_filename (folder, "config.json", NULL);
-}
-
 gboolean
 h3_transformer_config_read (H3TransformerConfig *config, H3TensorSet *set,
     gboolean *diffusers, GError **error)
 {
-  g_autofree gchar *path = json_path (set);
+  g_autoptr (GError) local = NULL;
+  g_autoptr (H3Config) json = h3_component_config (h3_tensor_set_path (set),
+      H3_COMPONENT_TRANSFORMER, &local);
 
+  if (local) {
+    g_propagate_error (error, g_steal_pointer (&local));
+    return FALSE;
+  }
   *config = (H3TransformerConfig){
     .rope_theta = DEFAULT_THETA,
     .norm_eps = DEFAULT_EPS,
@@ -387,8 +379,7 @@ h3_transformer_config_read (H3TransformerConfig *config, H3TensorSet *set,
   if (!refuse_variants (set, error) || !find_naming (set, diffusers, error) ||
       !read_shapes (config, set, *diffusers, error))
     return FALSE;
-  if (g_file_test (path, G_FILE_TEST_EXISTS) &&
-      !read_json (config, path, error))
+  if (json && !read_json (config, json, error))
     return FALSE;
 
   if (config->rope_freqs == 0)

@@ -3,10 +3,13 @@
  */
 #include "model/denoise/transformer-private.h"
 
+#include "model/checkpoint/detect.h"
+
 typedef struct {
   H3Loader *loader;
   const H3TransformerConfig *config;
   gboolean diffusers;
+  H3QkvOrder qkv;
   H3DType narrow; /* of weights outside the islands; float32: as stored */
 } Source;
 
@@ -44,14 +47,15 @@ block_qkv (const Source *source, const gchar *prefix)
   g_autofree gchar *k = g_strconcat (prefix, "attn.to_k.weight", NULL);
   g_autofree gchar *v = g_strconcat (prefix, "attn.to_v.weight", NULL);
   const gchar *const split[] = { q, k, v };
-  const gchar *const grouped[] = { fused };
+  const gchar *const whole[] = { fused };
 
   if (source->diffusers)
     return h3_loader_weight (source->loader, split, 3,
         3 * (gint64) c->heads * c->head_dim, c->hidden, H3_ROWS_AS_STORED, 0,
         0);
-  return h3_loader_weight (source->loader, grouped, 1,
-      3 * (gint64) c->heads * c->head_dim, c->hidden, H3_ROWS_GROUPED_QKV,
+  return h3_loader_weight (source->loader, whole, 1,
+      3 * (gint64) c->heads * c->head_dim, c->hidden,
+      source->qkv == H3_QKV_GROUPED ? H3_ROWS_GROUPED_QKV : H3_ROWS_AS_STORED,
       c->heads, c->head_dim);
 }
 
@@ -199,22 +203,31 @@ check (const Source *source, guint64 *weight_bytes, GError **error)
   return h3_loader_finish (source->loader, error);
 }
 
+/* The tensors, and how their q, k, v are ordered: what the checkpoint's user
+ * says goes before what the files' form says. */
 static H3TensorSet *
-open_tensors (const H3Checkpoint *checkpoint, GError **error)
+open_tensors (const H3Checkpoint *checkpoint, H3QkvOrder *qkv, GError **error)
 {
   const gchar *path =
       h3_checkpoint_path (checkpoint, H3_COMPONENT_TRANSFORMER, error);
+  H3QkvOrder said = h3_checkpoint_qkv_order (checkpoint);
+  H3Detection found;
+  H3TensorSet *set;
 
-  return path ? h3_tensor_set_open (path, error) : NULL;
+  if (!path)
+    return NULL;
+  set = h3_component_open (path, H3_COMPONENT_TRANSFORMER, &found, error);
+  *qkv = said != H3_QKV_AUTO ? said : found.qkv;
+  return set;
 }
 
 gboolean
 h3_transformer_plan (const H3Checkpoint *checkpoint,
     H3TransformerConfig *config, guint64 *weight_bytes, GError **error)
 {
-  g_autoptr (H3TensorSet) set = open_tensors (checkpoint, error);
-  g_autoptr (H3Loader) loader = NULL;
   Source source = { .config = config };
+  g_autoptr (H3TensorSet) set = open_tensors (checkpoint, &source.qkv, error);
+  g_autoptr (H3Loader) loader = NULL;
 
   if (!set ||
       !h3_transformer_config_read (config, set, &source.diffusers, error))
@@ -228,11 +241,11 @@ h3_transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
     const H3Stop *stop, H3LoadProgress progress, gpointer user_data,
     GError **error)
 {
-  g_autoptr (H3TensorSet) set = open_tensors (checkpoint, error);
-  g_autoptr (H3Loader) loader = NULL;
-  g_autoptr (H3Transformer) transformer = NULL;
   H3TransformerConfig config;
   Source source = { .config = &config, .narrow = device->act_dtype };
+  g_autoptr (H3TensorSet) set = open_tensors (checkpoint, &source.qkv, error);
+  g_autoptr (H3Loader) loader = NULL;
+  g_autoptr (H3Transformer) transformer = NULL;
 
   if (!set ||
       !h3_transformer_config_read (&config, set, &source.diffusers, error))

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/text/text-config.h"
 
+#include <string.h>
+
+#include "model/checkpoint/detect.h"
+
 static const H3TextConfig released = {
   .hidden = 5120,
   .layers = 64,
@@ -201,15 +205,30 @@ h3_text_config_check_shapes (H3Loader *loader, const H3Config *file,
         checks[i].value);
 }
 
+/* A single file has the release's geometry unless a configuration is beside it;
+ * whether it has is checked against the shapes. */
 static H3Config *
 open_config (const gchar *path, GError **error)
 {
-  g_autofree gchar *dir = g_file_test (path, G_FILE_TEST_IS_DIR)
-                              ? g_strdup (path)
-                              : g_path_get_dirname (path);
-  g_autofree gchar *file = g_build_filename (dir, "config.json", NULL);
+  static const gchar nothing[] = "{}";
+  g_autoptr (GError) local = NULL;
+  g_autofree gchar *file = NULL;
+  H3Config *config;
 
-  return h3_config_open (file, error);
+  if (g_file_test (path, G_FILE_TEST_IS_DIR)) {
+    file = g_build_filename (path, "config.json", NULL);
+    return h3_config_open (file, error);
+  }
+  config = h3_component_config (path, H3_COMPONENT_TEXT_ENCODER, &local);
+  if (local) {
+    g_propagate_error (error, g_steal_pointer (&local));
+    return NULL;
+  }
+  if (config)
+    return config;
+  file = g_strdup_printf ("%s (no config.json beside it, so the release's)",
+      path);
+  return h3_config_parse (nothing, strlen (nothing), file, error);
 }
 
 gboolean
@@ -224,6 +243,6 @@ h3_text_open (const H3Checkpoint *checkpoint, H3Config **file,
   *file = open_config (path, error);
   if (!*file)
     return FALSE;
-  *set = h3_tensor_set_open (path, error);
+  *set = h3_component_open (path, H3_COMPONENT_TEXT_ENCODER, NULL, error);
   return *set != NULL;
 }

@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/detect.h"
+#include "model/checkpoint/stored-values.h"
 #include "model/video/video-private.h"
 
 #define MAX_LEVELS 16
@@ -340,11 +341,23 @@ read_diffusers (const gchar *folder, const H3Config *file,
   return TRUE;
 }
 
+/* Of a folder it is needed. */
+static H3Config *
+open_config (const gchar *path, GError **error)
+{
+  g_autofree gchar *file = NULL;
+
+  if (!g_file_test (path, G_FILE_TEST_IS_DIR))
+    return h3_component_config (path, H3_COMPONENT_VIDEO_VAE, error);
+  file = g_build_filename (path, "config.json", NULL);
+  return h3_config_open (file, error);
+}
+
 gboolean
 h3_video_config_read (const gchar *path, H3VideoVaeConfig *config,
     gint *ffn_mult, gchar **tensors, GError **error)
 {
-  g_autofree gchar *config_path = NULL;
+  g_autoptr (GError) local = NULL;
   g_autofree gchar *found = NULL;
   g_autoptr (H3Config) file = NULL;
   gboolean ok;
@@ -353,15 +366,94 @@ h3_video_config_read (const gchar *path, H3VideoVaeConfig *config,
   *ffn_mult = 0;
   *tensors = NULL;
 
-  config_path = g_build_filename (path, "config.json", NULL);
-  file = h3_config_open (config_path, error);
-  if (!file)
+  file = open_config (path, &local);
+  if (local) {
+    g_propagate_error (error, g_steal_pointer (&local));
     return FALSE;
+  }
+  if (!file) {
+    *tensors = g_strdup (path);
+    return TRUE;
+  }
   if (h3_config_has (file, "_class_name"))
     ok = read_diffusers (path, file, config, ffn_mult, &found, error);
   else
     ok = read_official (path, file, config, &found, error);
   if (ok)
-    *tensors = g_steal_pointer (&found);
+    *tensors = g_file_test (path, G_FILE_TEST_IS_DIR)
+                   ? g_steal_pointer (&found)
+                   : g_strdup (path);
   return ok;
+}
+
+/* @n of them, which the file may have in a narrower type. */
+static gboolean
+read_floats (H3TensorSet *set, const gchar *name, gfloat *values, gint *n,
+    GError **error)
+{
+  const H3StoredTensor *tensor = h3_tensor_set_get (set, name, error);
+  guint8 bytes[H3_VIDEO_MAX_CHANNELS * sizeof (gfloat)];
+
+  if (!tensor)
+    return FALSE;
+  if (tensor->rank != 1 || tensor->shape[0] < 1 ||
+      tensor->shape[0] > H3_VIDEO_MAX_CHANNELS ||
+      (tensor->type != H3_STORED_F32 && tensor->type != H3_STORED_F16 &&
+          tensor->type != H3_STORED_BF16)) {
+    g_autofree gchar *shape = h3_stored_tensor_shape_string (tensor);
+
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "%s: tensor %s is %s of %s, expected 1 to %d of F32, F16 or BF16",
+        tensor->path, name, shape, h3_stored_type_name (tensor->type),
+        H3_VIDEO_MAX_CHANNELS);
+    return FALSE;
+  }
+  *n = tensor->shape[0];
+  if (!h3_stored_tensor_read (tensor, 0, tensor->bytes, bytes, error))
+    return FALSE;
+  h3_stored_values_widen (tensor->type, bytes, *n, values);
+  return TRUE;
+}
+
+static gboolean
+are_rounded (const gfloat *stored, const gfloat *release)
+{
+  for (guint i = 0; i < RELEASE_CHANNELS; i++)
+    if (!(fabsf (stored[i] - release[i]) <= 0x1p-8f * fabsf (release[i])))
+      return FALSE;
+  return TRUE;
+}
+
+gboolean
+h3_video_config_take_statistics (H3VideoVaeConfig *config, H3TensorSet *set,
+    GError **error)
+{
+  gfloat mean[H3_VIDEO_MAX_CHANNELS], std[H3_VIDEO_MAX_CHANNELS];
+  gint n, n_std;
+
+  if (config->channels > 0)
+    return TRUE;
+  config->channels = RELEASE_CHANNELS;
+  if (!h3_tensor_set_has (set, "latents_mean"))
+    return TRUE;
+  if (!read_floats (set, "latents_mean", mean, &n, error) ||
+      !read_floats (set, "latents_std", std, &n_std, error))
+    return FALSE;
+  for (gint i = 0; i < n; i++)
+    if (n != n_std || !isfinite (mean[i]) || !(std[i] > 0) ||
+        !isfinite (std[i])) {
+      g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+          "%s: tensors latents_mean and latents_std are %d and %d numbers, of "
+          "channel %d %g and %g; needed: as many, finite, and positive ones",
+          h3_tensor_set_path (set), n, n_std, i, mean[i],
+          i < n_std ? std[i] : 0);
+      return FALSE;
+    }
+  config->channels = n;
+  if (n == RELEASE_CHANNELS && are_rounded (mean, release_mean) &&
+      are_rounded (std, release_std))
+    return TRUE;
+  memcpy (config->latents_mean, mean, n * sizeof *mean);
+  memcpy (config->latents_std, std, n * sizeof *std);
+  return TRUE;
 }

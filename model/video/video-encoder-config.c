@@ -2,7 +2,7 @@
 /* The encoder's part of the configuration, in both dialects (video-vae.md 2). */
 #include <string.h>
 
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/detect.h"
 #include "model/video/video-private.h"
 
 #define MAX_WIDTH 65536
@@ -162,12 +162,24 @@ gboolean
 h3_video_encoder_config_read (const gchar *tensors,
     H3VideoEncoderConfig *config, GError **error)
 {
-  g_autofree gchar *folder = g_file_test (tensors, G_FILE_TEST_IS_DIR)
-                                 ? g_strdup (tensors)
-                                 : g_path_get_dirname (tensors);
+  gboolean is_folder = g_file_test (tensors, G_FILE_TEST_IS_DIR);
+  g_autofree gchar *folder =
+      is_folder ? g_strdup (tensors) : g_path_get_dirname (tensors);
   g_autofree gchar *path = g_build_filename (folder, "config.json", NULL);
-  g_autoptr (H3Config) file = h3_config_open (path, error);
+  g_autoptr (H3Config) file = NULL;
+  H3Component component;
+  H3Naming naming;
 
   set_release_values (config);
-  return file && read_file (file, config, error);
+  if (!g_file_test (path, G_FILE_TEST_EXISTS) && !is_folder)
+    return TRUE;
+  file = h3_config_open (path, error);
+  if (!file)
+    return FALSE;
+  /* beside a single file it may be another component's */
+  if (!is_folder && !h3_config_has (file, "ch_mult") &&
+      !(h3_config_component (file, &component, &naming) &&
+          component == H3_COMPONENT_VIDEO_VAE))
+    return TRUE;
+  return read_file (file, config, error);
 }

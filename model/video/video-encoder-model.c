@@ -2,13 +2,13 @@
 /* The encoder's weights: names, shapes and their order (video-vae.md 3.1). */
 #include <string.h>
 
+#include "model/checkpoint/detect.h"
 #include "model/video/video-private.h"
 
 typedef struct {
   H3VideoEncoderConfig config;
   H3TensorSet *set;
   H3Loader *loader;
-  const gchar *prefix;
   H3Naming naming;
 } Source;
 
@@ -45,16 +45,16 @@ source_open (Source *source, const H3Checkpoint *checkpoint, GError **error)
       !h3_video_encoder_config_read (tensors, &source->config, error))
     return FALSE;
   forget_decoder (&source->config.vae);
-  source->set = h3_tensor_set_open (tensors, error);
-  if (!source->set)
+  source->set =
+      h3_component_open (tensors, H3_COMPONENT_VIDEO_VAE, NULL, error);
+  if (!source->set ||
+      !h3_video_config_take_statistics (&source->config.vae, source->set,
+          error))
     return FALSE;
   source->loader = h3_loader_new (source->set, "MiniMax H3 video encoder");
-  h3_video_detect_naming (source->set, &source->prefix, &source->naming);
-  for (guint i = 0; i < G_N_ELEMENTS (not_here); i++) {
-    g_autofree gchar *pattern = g_strconcat (source->prefix, not_here[i], NULL);
-
-    h3_loader_ignore (source->loader, pattern);
-  }
+  source->naming = h3_video_detect_naming (source->set);
+  for (guint i = 0; i < G_N_ELEMENTS (not_here); i++)
+    h3_loader_ignore (source->loader, not_here[i]);
   return TRUE;
 }
 
@@ -105,7 +105,7 @@ load_level (Source *source, gint l, H3VideoLevel *level)
 {
   const H3VideoEncoderConfig *config = &source->config;
   gboolean official = source->naming == H3_NAMING_OFFICIAL;
-  g_autofree gchar *base = g_strdup_printf ("%sencoder.%s.%d.", source->prefix,
+  g_autofree gchar *base = g_strdup_printf ("encoder.%s.%d.",
       official ? "down" : "down_blocks", l);
   gint64 in = h3_video_level_in (config, l), out = config->channels[l];
 
@@ -135,14 +135,14 @@ load_tensors (Source *source, H3VideoEncoderModel *model)
   const H3VideoEncoderConfig *config = &source->config;
   gint64 last = config->channels[config->levels - 1];
   gint64 moments = 2 * config->vae.channels;
-  g_autofree gchar *base = g_strconcat (source->prefix, "encoder.", NULL);
+  static const gchar base[] = "encoder.";
 
   load_conv (source, base, "conv_in", config->first, 3, 3, &model->conv_in);
   for (gint l = 0; l < config->levels; l++)
     load_level (source, l, &model->levels[l]);
   load_norm (source, base, "norm_out", last, &model->norm_out);
   load_conv (source, base, "conv_out", moments, last, 3, &model->conv_out);
-  load_conv (source, source->prefix, "quant_conv", moments, moments, 1,
+  load_conv (source, "", "quant_conv", moments, moments, 1,
       &model->quant);
 }
 

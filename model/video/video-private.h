@@ -31,7 +31,8 @@ struct _H3VideoVae {
 
 /**
  * h3_video_config_read:
- * @path: the component's folder
+ * @path: the component's folder, or a single file, which may have no
+ *   configuration
  * @config: (out): the release's values where the files say nothing, 0 in each
  *   integer that they leave to the tensors
  * @ffn_mult: (out): ffn / (heads * head_dim), or 0
@@ -42,9 +43,14 @@ struct _H3VideoVae {
 gboolean h3_video_config_read (const gchar *path, H3VideoVaeConfig *config,
     gint *ffn_mult, gchar **tensors, GError **error);
 
-/* What @set's names begin with, and which of the two schemes they follow. */
-void h3_video_detect_naming (const H3TensorSet *set, const gchar **prefix,
-    H3Naming *naming);
+/* Which of the two schemes @set's names follow. */
+H3Naming h3_video_detect_naming (const H3TensorSet *set);
+
+/* Where the configuration says nothing of latents, not even how many channels
+ * they have: the statistics that the file has, or the release's, which are also
+ * better than the file's where these are the same rounded to float16. */
+gboolean h3_video_config_take_statistics (H3VideoVaeConfig *config,
+    H3TensorSet *set, GError **error);
 
 /* video-vae.md 3.1, 5. Weights lie as the convolution wants them: [Co, Kt, K, K,
  * Ci]. */

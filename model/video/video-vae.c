@@ -3,15 +3,15 @@
  * encoder's half of the file is video-encoder-model.c's. */
 #include <string.h>
 
+#include "model/checkpoint/detect.h"
 #include "model/video/video-private.h"
 
-/* Where a model's tensors come from, and what their names begin with. */
+/* Where a model's tensors come from. */
 typedef struct {
   H3VideoVaeConfig config;
   gint ffn_mult;
   H3TensorSet *set;
   H3Loader *loader;
-  const gchar *prefix;
   H3Naming naming;
   H3DType narrow; /* of the products' weights; H3_DTYPE_F32: as stored */
 } Source;
@@ -27,34 +27,18 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Source, source_clear)
 
 /* The keys tell the scheme, whatever folder the file lies in. Without any of
  * them the official names are reported missing. */
-void
-h3_video_detect_naming (const H3TensorSet *set, const gchar **prefix,
-    H3Naming *naming)
+H3Naming
+h3_video_detect_naming (const H3TensorSet *set)
 {
-  static const gchar *const prefixes[] = { "", "first_stage_model.", "vae." };
-  static const struct {
-    H3Naming naming;
-    const gchar *key;
-  } keys[] = {
-    { H3_NAMING_OFFICIAL, "decoder.x_embedder.weight" },
-    { H3_NAMING_DIFFUSERS, "decoder.proj_in.weight" },
-    { H3_NAMING_OFFICIAL, "encoder.down.0.block.0.conv1.weight" },
-    { H3_NAMING_DIFFUSERS, "encoder.down_blocks.0.resnets.0.conv1.weight" },
-  };
+  static const gchar *const diffusers[] = { "decoder.proj_in.weight",
+    "encoder.down_blocks.0.resnets.0.conv1.weight" };
 
-  *prefix = "";
-  *naming = H3_NAMING_OFFICIAL;
-  for (guint p = 0; p < G_N_ELEMENTS (prefixes); p++) {
-    for (guint n = 0; n < G_N_ELEMENTS (keys); n++) {
-      g_autofree gchar *name = g_strconcat (prefixes[p], keys[n].key, NULL);
-
-      if (h3_tensor_set_has (set, name)) {
-        *prefix = prefixes[p];
-        *naming = keys[n].naming;
-        return;
-      }
-    }
-  }
+  if (h3_tensor_set_has (set, "decoder.x_embedder.weight"))
+    return H3_NAMING_OFFICIAL;
+  for (guint i = 0; i < G_N_ELEMENTS (diffusers); i++)
+    if (h3_tensor_set_has (set, diffusers[i]))
+      return H3_NAMING_DIFFUSERS;
+  return H3_NAMING_OFFICIAL;
 }
 
 static void
@@ -63,11 +47,8 @@ ignore_other_half (Source *source)
   static const gchar *const patterns[] = { "encoder.*", "quant_conv.*",
     "decoder.mask_token", "latents_mean", "latents_std" };
 
-  for (guint i = 0; i < G_N_ELEMENTS (patterns); i++) {
-    g_autofree gchar *pattern = g_strconcat (source->prefix, patterns[i], NULL);
-
-    h3_loader_ignore (source->loader, pattern);
-  }
+  for (guint i = 0; i < G_N_ELEMENTS (patterns); i++)
+    h3_loader_ignore (source->loader, patterns[i]);
 }
 
 static gboolean
@@ -80,11 +61,13 @@ source_open (Source *source, const H3Checkpoint *checkpoint, GError **error)
   if (!path || !h3_video_config_read (path, &source->config, &source->ffn_mult,
                    &tensors, error))
     return FALSE;
-  source->set = h3_tensor_set_open (tensors, error);
-  if (!source->set)
+  source->set =
+      h3_component_open (tensors, H3_COMPONENT_VIDEO_VAE, NULL, error);
+  if (!source->set ||
+      !h3_video_config_take_statistics (&source->config, source->set, error))
     return FALSE;
   source->loader = h3_loader_new (source->set, "MiniMax H3 video decoder");
-  h3_video_detect_naming (source->set, &source->prefix, &source->naming);
+  source->naming = h3_video_detect_naming (source->set);
   ignore_other_half (source);
   return TRUE;
 }
@@ -96,18 +79,17 @@ source_open (Source *source, const H3Checkpoint *checkpoint, GError **error)
 static gboolean
 stored_shape (Source *source, const gchar *name, guint n, gint *dimensions)
 {
-  g_autofree gchar *full = g_strconcat (source->prefix, name, NULL);
   guint64 shape[H3_STORED_MAX_RANK];
   guint rank, i;
 
-  if (!h3_loader_shape (source->loader, full, shape, &rank))
+  if (!h3_loader_shape (source->loader, name, shape, &rank))
     return FALSE;
   for (i = 0; i < n && i < rank && shape[i] > 0 && shape[i] <= G_MAXINT; i++)
     dimensions[i] = (gint) shape[i];
   if (i == n)
     return TRUE;
   h3_loader_problem (source->loader, "%s: dimension %u is needed to be 1 .. %d",
-      full, i, G_MAXINT);
+      name, i, G_MAXINT);
   return FALSE;
 }
 
@@ -118,8 +100,7 @@ stored_layers (Source *source)
 
   while (TRUE) {
     g_autofree gchar *name =
-        g_strdup_printf ("%sdecoder.transformer_blocks.%d.scale1",
-            source->prefix, n);
+        g_strdup_printf ("decoder.transformer_blocks.%d.scale1", n);
 
     if (!h3_loader_has (source->loader, name))
       return n;
@@ -230,7 +211,7 @@ load_block (Source *source, gint i, H3VideoBlock *block)
   const Modules *names = grouped ? official : diffusers;
   gint64 dim = h3_video_dim (&source->config), ffn = source->config.ffn;
   g_autofree gchar *base =
-      g_strdup_printf ("%sdecoder.transformer_blocks.%d.", source->prefix, i);
+      g_strdup_printf ("decoder.transformer_blocks.%d.", i);
 
   block->norm1 = load_vector (source, base, "norm1.weight", dim);
   load_linear (source, base, names[0], 3 * dim, dim,
@@ -250,7 +231,6 @@ static void
 load_tensors (Source *source, H3VideoVae *vae)
 {
   const H3VideoVaeConfig *config = &source->config;
-  const gchar *base = source->prefix;
   gint64 dim = h3_video_dim (config);
   const Modules post_quant = { "post_quant_conv" };
   const Modules embed = { source->naming == H3_NAMING_OFFICIAL
@@ -264,19 +244,19 @@ load_tensors (Source *source, H3VideoVae *vae)
       config->latents_std, config->channels);
   /* video-vae.md 7.1: these products have narrow operands, the rest have not */
   h3_loader_round_matrices (source->loader, source->narrow);
-  load_linear (source, base, post_quant, config->channels, config->channels,
+  load_linear (source, "", post_quant, config->channels, config->channels,
       H3_ROWS_AS_STORED, &vae->post_quant);
   for (gint i = 0; i < config->layers; i++)
     load_block (source, i, &vae->blocks[i]);
   h3_loader_round_matrices (source->loader, H3_DTYPE_F32);
-  load_linear (source, base, embed, dim, config->channels, H3_ROWS_AS_STORED,
+  load_linear (source, "", embed, dim, config->channels, H3_ROWS_AS_STORED,
       &vae->x_embedder);
-  vae->registers = load_vector (source, base, "decoder.register_tokens",
+  vae->registers = load_vector (source, "", "decoder.register_tokens",
       config->registers * dim);
   vae->norm_out_weight =
-      load_vector (source, base, "decoder.norm_out.weight", dim);
-  vae->norm_out_bias = load_vector (source, base, "decoder.norm_out.bias", dim);
-  load_linear (source, base, proj_out, h3_video_patch (config), dim,
+      load_vector (source, "", "decoder.norm_out.weight", dim);
+  vae->norm_out_bias = load_vector (source, "", "decoder.norm_out.bias", dim);
+  load_linear (source, "", proj_out, h3_video_patch (config), dim,
       H3_ROWS_AS_STORED, &vae->proj_out);
 }
 

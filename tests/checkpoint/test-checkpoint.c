@@ -41,6 +41,7 @@ main (int argc, char **argv)
   add_quantised_tests ();
   add_generator_tests ();
   add_layout_tests ();
+  add_detect_tests ();
   add_damaged_tests ();
   return g_test_run ();
 }

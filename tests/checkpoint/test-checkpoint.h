@@ -16,6 +16,7 @@ void add_quantised_tests (void);
 void add_damaged_tests (void);
 void add_generator_tests (void);
 void add_layout_tests (void);
+void add_detect_tests (void);
 
 /* A safetensors file: @header and @payload zero bytes. Free with g_free(). */
 guint8 *build_file (const gchar *header, gsize payload, gsize *size);

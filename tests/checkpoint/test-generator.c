@@ -220,7 +220,7 @@ test_arguments (void)
   } bad[] = {
     { dir, "1", "official", "FL2VA" },
     { dir, "1", "diffusers", "model_index.json" },
-    { like, "1", "comfy", "--layout comfy" },
+    { like, "1", "other", "--layout other" },
     { like, "-1", "official", "needed" },
     { like, "x", "official", "seed" },
     { broken, "1", "official", "hidden_size is missing" },

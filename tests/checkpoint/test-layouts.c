@@ -17,6 +17,7 @@ typedef struct {
       GError **error);
   void (*free) (gpointer model);
   guint least_uploads;
+  const gchar *comfy_file;
 } Component;
 
 #define COMPONENT(model)                                                       \
@@ -38,12 +39,16 @@ COMPONENT (video_vae)
 COMPONENT (audio_vae)
 
 static const Component components[] = {
-  { "transformer", H3_PARTITION_FL2VA, load_transformer, free_transformer, 50 },
+  { "transformer", H3_PARTITION_FL2VA, load_transformer, free_transformer, 50,
+      "diffusion_models/minimax_h3_fl2va_bf16.safetensors" },
   { "transformer-ref", H3_PARTITION_REF2VA, load_transformer, free_transformer,
-      50 },
-  { "text-encoder", H3_PARTITION_FL2VA, load_text_model, free_text_model, 400 },
-  { "video-vae", H3_PARTITION_FL2VA, load_video_vae, free_video_vae, 25 },
-  { "audio-vae", H3_PARTITION_FL2VA, load_audio_vae, free_audio_vae, 400 },
+      50, "diffusion_models/minimax_h3_ref2va_bf16.safetensors" },
+  { "text-encoder", H3_PARTITION_FL2VA, load_text_model, free_text_model, 400,
+      "text_encoders/qwen3vl_32b_minimax_h3_bf16.safetensors" },
+  { "video-vae", H3_PARTITION_FL2VA, load_video_vae, free_video_vae, 25,
+      "vae/minimax_h3_video_vae_fp16.safetensors" },
+  { "audio-vae", H3_PARTITION_FL2VA, load_audio_vae, free_audio_vae, 400,
+      "vae/minimax_h3_audio_vae_fp32.safetensors" },
 };
 
 /* Everything uploaded, as one hash. Free with g_free(). */
@@ -73,6 +78,74 @@ test_same_weights (gconstpointer data)
       load_and_hash (c, h3_test_tiny_diffusers_dir ());
 
   g_assert_cmpstr (official, ==, diffusers);
+}
+
+/* ComfyUI's folder, and the file in it by its own path. */
+static void
+test_same_weights_comfy (gconstpointer data)
+{
+  const Component *c = data;
+  g_autofree gchar *official = load_and_hash (c, h3_test_tiny_dir ());
+  g_autofree gchar *folder = load_and_hash (c, h3_test_tiny_comfy_dir ());
+  g_autofree gchar *path =
+      g_build_filename (h3_test_tiny_comfy_dir (), c->comfy_file, NULL);
+  g_autofree gchar *file = load_and_hash (c, path);
+
+  g_assert_cmpstr (official, ==, folder);
+  g_assert_cmpstr (official, ==, file);
+}
+
+/* Beside the official config.json too: one file is ComfyUI's, whatever the
+ * folder says (checkpoints.md 3.5). */
+static void
+test_comfy_in_official_folder (void)
+{
+  const Component *c = &components[0];
+  g_autofree gchar *dir = h3_test_temp_dir ();
+  g_autofree gchar *config = g_build_filename (dir, "config.json", NULL);
+  g_autofree gchar *weights =
+      g_build_filename (dir, "model.safetensors", NULL);
+  g_autofree gchar *from_config = g_build_filename (h3_test_tiny_dir (),
+      "FL2VA/transformer/config.json", NULL);
+  g_autofree gchar *from =
+      g_build_filename (h3_test_tiny_comfy_dir (), c->comfy_file, NULL);
+  g_autofree gchar *official = load_and_hash (c, h3_test_tiny_dir ());
+  g_autofree gchar *by_folder = NULL, *by_file = NULL;
+
+  h3_test_copy_file (from_config, config);
+  h3_test_copy_file (from, weights);
+  by_folder = load_and_hash (c, dir);
+  by_file = load_and_hash (c, weights);
+  g_assert_cmpstr (official, ==, by_folder);
+  g_assert_cmpstr (official, ==, by_file);
+  h3_test_remove_tree (dir);
+}
+
+/* What the user says goes before the form. */
+static void
+test_qkv_order (void)
+{
+  g_autoptr (TestDevice) device = test_device_new (FALSE);
+  g_autofree gchar *official = load_and_hash (&components[0],
+      h3_test_tiny_dir ());
+  g_autofree gchar *path = g_build_filename (h3_test_tiny_comfy_dir (),
+      components[0].comfy_file, NULL);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (H3Checkpoint) checkpoint =
+      h3_checkpoint_open (path, H3_PARTITION_FL2VA, &error);
+  g_autofree gchar *before = NULL, *after = NULL;
+  H3Transformer *t;
+
+  g_assert_no_error (error);
+  before = h3_checkpoint_identity (checkpoint, H3_COMPONENT_TRANSFORMER, NULL);
+  h3_checkpoint_set_qkv_order (checkpoint, H3_QKV_GROUPED);
+  after = h3_checkpoint_identity (checkpoint, H3_COMPONENT_TRANSFORMER, NULL);
+  g_assert_cmpstr (before, !=, after);
+  t = h3_transformer_load (checkpoint, &device->device, NULL, NULL, NULL,
+      &error);
+  g_assert_no_error (error);
+  h3_transformer_unref (t);
+  g_assert_cmpstr (official, !=, g_checksum_get_string (device->uploaded));
 }
 
 /* The two partitions differ, or the comparison would say nothing. */
@@ -135,8 +208,14 @@ add_layout_tests (void)
   for (guint i = 0; i < G_N_ELEMENTS (components); i++) {
     g_autofree gchar *name =
         g_strconcat ("/layouts/", components[i].name, NULL);
+    g_autofree gchar *comfy =
+        g_strconcat ("/layouts/comfy/", components[i].name, NULL);
     g_test_add_data_func (name, &components[i], test_same_weights);
+    g_test_add_data_func (comfy, &components[i], test_same_weights_comfy);
   }
   g_test_add_func ("/layouts/rounded", test_rounded);
+  g_test_add_func ("/layouts/comfy/official-folder",
+      test_comfy_in_official_folder);
+  g_test_add_func ("/layouts/qkv-order", test_qkv_order);
   g_test_add_func ("/layouts/partitions-differ", test_partitions_differ);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* h3-mkcheckpoint --like DIR --seed N --out DIR [--layout official|diffusers]
+/* h3-mkcheckpoint --like DIR --seed N --out DIR [--layout LAYOUT]
  *   [--encoding fp8|int8|nvfp4|mxfp8 [--decoded]]
  *
  * DIR holds FL2VA/ and, where there is one, Ref2VA/: configuration, tokenizer
@@ -7,7 +7,8 @@
  * that geometry, with random weights by the recipe of tests/golden/README.md,
  * those that ComfyUI's files quantise in --encoding, or, with --decoded, as the
  * float32 numbers that the quantised ones stand for. A component is one file
- * then. */
+ * then. LAYOUT: official, diffusers, comfy (ComfyUI's folders of single files),
+ * or comfy-pruned (with AdaLN as a table and the video autoencoder in F16). */
 #include "mkcheckpoint.h"
 
 #include <glib/gstdio.h>
@@ -219,6 +220,93 @@ make_diffusers (const gchar *fl, const gchar *ref, const gchar *out,
   return TRUE;
 }
 
+/* ComfyUI's folders */
+
+typedef struct {
+  const gchar *partition; /* whose folder the configuration is in */
+  const Component *component;
+  const gchar *folder, *file;
+} ComfyFile;
+
+static GPtrArray *
+describe_comfy (const Component *c, const gchar *dir, const GPtrArray *tensors,
+    gboolean pruned, guint64 seed, GError **error)
+{
+  gint dim = 0;
+
+  if (c->tensors == mk_text_encoder_tensors)
+    return mk_stored_comfy_text_encoder (tensors);
+  if (c->tensors == mk_video_vae_tensors)
+    return mk_stored_comfy_video_vae (tensors, dir, pruned, error);
+  if (c->tensors == mk_audio_vae_tensors)
+    return mk_stored_comfy_audio_vae (tensors, dir, c->recipe, seed, error);
+  if (!head_dim (dir, "config.json", "attention_head_dim", &dim, error))
+    return NULL;
+  return pruned ? mk_stored_pruned_transformer (tensors, dim, c->recipe, seed,
+                      "model.diffusion_model.")
+                : mk_stored_comfy_transformer (tensors, dim);
+}
+
+/* What the geometry of no released file needs: where values are that no tensor
+ * shows. */
+static gboolean
+write_comfy_config (const Component *c, const gchar *dir, const gchar *target,
+    GError **error)
+{
+  g_autofree gchar *from = g_build_filename (dir, "config.json", NULL);
+  g_autofree gchar *to = g_build_filename (target, "config.json", NULL);
+  g_autofree gchar *text = NULL;
+  gsize length;
+
+  if (c->tensors == mk_video_vae_tensors)
+    return mk_write_diffusers_video_vae_config (dir, target, error);
+  if (c->tensors != mk_text_encoder_tensors)
+    return TRUE;
+  return g_file_get_contents (from, &text, &length, error) &&
+         g_file_set_contents (to, text, length, error);
+}
+
+static gboolean
+make_comfy (const gchar *like, const gchar *out, gboolean pruned,
+    const MkRecipe *recipe, GError **error)
+{
+  const ComfyFile files[] = {
+    { "FL2VA", &fl2va[0], "diffusion_models",
+        "minimax_h3_fl2va_bf16.safetensors" },
+    { "Ref2VA", &ref2va[0], "diffusion_models",
+        "minimax_h3_ref2va_bf16.safetensors" },
+    { "FL2VA", &fl2va[1], "text_encoders",
+        "qwen3vl_32b_minimax_h3_bf16.safetensors" },
+    { "FL2VA", &fl2va[2], "vae", "minimax_h3_video_vae_fp16.safetensors" },
+    { "FL2VA", &fl2va[3], "vae", "minimax_h3_audio_vae_fp32.safetensors" },
+  };
+  g_autofree gchar *from =
+      g_build_filename (like, "FL2VA", "tokenizer", NULL);
+  g_autofree gchar *to = g_build_filename (out, "tokenizer", NULL);
+
+  for (guint i = 0; i < G_N_ELEMENTS (files); i++) {
+    const Component *c = files[i].component;
+    g_autofree gchar *dir =
+        g_build_filename (like, files[i].partition, c->folder, NULL);
+    g_autofree gchar *target = g_build_filename (out, files[i].folder, NULL);
+    g_autoptr (GPtrArray) tensors = NULL;
+    g_autoptr (GPtrArray) stored = NULL;
+
+    if (!g_file_test (dir, G_FILE_TEST_IS_DIR))
+      continue;
+    tensors = c->tensors (dir, error);
+    stored = tensors ? describe_comfy (c, dir, tensors, pruned, recipe->seed, error)
+                     : NULL;
+    if (!stored || !make_dir (target, error) ||
+        !write_comfy_config (c, dir, target, error))
+      return FALSE;
+    mk_assign_single (stored, files[i].file);
+    if (!mk_write_weights (stored, target, c->recipe, recipe, error))
+      return FALSE;
+  }
+  return copy_tree (from, to, TRUE, error);
+}
+
 static gboolean
 make_checkpoint (const gchar *like, const gchar *layout, const gchar *out,
     const MkRecipe *recipe, GError **error)
@@ -228,9 +316,13 @@ make_checkpoint (const gchar *like, const gchar *layout, const gchar *out,
 
   if (g_str_equal (layout, "diffusers"))
     return make_diffusers (fl, ref, out, recipe, error);
+  if (g_str_equal (layout, "comfy") || g_str_equal (layout, "comfy-pruned"))
+    return make_comfy (like, out, g_str_equal (layout, "comfy-pruned"), recipe,
+        error);
   if (!g_str_equal (layout, "official")) {
     g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
-        "--layout %s: needed: official or diffusers", layout);
+        "--layout %s: needed: official, diffusers, comfy or comfy-pruned",
+        layout);
     return FALSE;
   }
   return make_official (like, "FL2VA", fl2va, G_N_ELEMENTS (fl2va), out, recipe,
@@ -252,7 +344,7 @@ main (int argc, char **argv)
     { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, "of the weights", "N" },
     { "out", 0, 0, G_OPTION_ARG_FILENAME, &out, "folder to write", "DIR" },
     { "layout", 0, 0, G_OPTION_ARG_STRING, &layout,
-        "official (default) or diffusers", "LAYOUT" },
+        "official (default), diffusers, comfy or comfy-pruned", "LAYOUT" },
     { "encoding", 0, 0, G_OPTION_ARG_STRING, &encoding,
         "plain (default), fp8, int8, nvfp4 or mxfp8", "ENCODING" },
     { "decoded", 0, 0, G_OPTION_ARG_NONE, &recipe.decoded,

@@ -43,6 +43,18 @@ h3_test_tiny_diffusers_dir (void)
   return need_env ("H3_TINY_DIFFUSERS_DIR");
 }
 
+const gchar *
+h3_test_tiny_comfy_dir (void)
+{
+  return need_env ("H3_TINY_COMFY_DIR");
+}
+
+const gchar *
+h3_test_tiny_pruned_dir (void)
+{
+  return need_env ("H3_TINY_PRUNED_DIR");
+}
+
 /* Golden numbers */
 
 gchar *
@@ -324,6 +336,18 @@ h3_test_remove_tree (const gchar *path)
 }
 
 void
+h3_test_copy_file (const gchar *from, const gchar *to)
+{
+  g_autoptr (GError) error = NULL;
+  g_autofree gchar *text = NULL;
+  gsize length;
+
+  if (!g_file_get_contents (from, &text, &length, &error))
+    g_error ("%s", error->message);
+  h3_test_write_file (to, text, length);
+}
+
+void
 h3_test_copy_tree (const gchar *from, const gchar *to)
 {
   g_autoptr (GError) error = NULL;
@@ -337,16 +361,11 @@ h3_test_copy_tree (const gchar *from, const gchar *to)
   while ((name = g_dir_read_name (dir))) {
     g_autofree gchar *source = g_build_filename (from, name, NULL);
     g_autofree gchar *target = g_build_filename (to, name, NULL);
-    g_autofree gchar *text = NULL;
-    gsize length;
 
-    if (g_file_test (source, G_FILE_TEST_IS_DIR)) {
+    if (g_file_test (source, G_FILE_TEST_IS_DIR))
       h3_test_copy_tree (source, target);
-    } else {
-      if (!g_file_get_contents (source, &text, &length, &error))
-        g_error ("%s", error->message);
-      h3_test_write_file (target, text, length);
-    }
+    else
+      h3_test_copy_file (source, target);
   }
 }
 

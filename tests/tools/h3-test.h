@@ -17,6 +17,10 @@ const gchar *h3_test_demo_dir (void);   /* demo/FL2VA */
 const gchar *h3_test_tiny_dir (void);
 /* The same in the diffusers layout. */
 const gchar *h3_test_tiny_diffusers_dir (void);
+/* The same as ComfyUI's single files: with the official numbers, and with AdaLN
+ * as a table and the video autoencoder in F16. */
+const gchar *h3_test_tiny_comfy_dir (void);
+const gchar *h3_test_tiny_pruned_dir (void);
 
 /**
  * h3_test_golden:
@@ -67,7 +71,8 @@ void h3_test_check_h3_error (const gchar *where, const GError *error, gint code,
 /* Files to damage. A new folder: h3_test_remove_tree() and g_free() it. */
 gchar *h3_test_temp_dir (void);
 void h3_test_remove_tree (const gchar *path);
-/* Copies the folder @from, with what is in it, as @to. */
+/* Copies a file, or the folder @from, with what is in it, as @to. */
+void h3_test_copy_file (const gchar *from, const gchar *to);
 void h3_test_copy_tree (const gchar *from, const gchar *to);
 void h3_test_write_file (const gchar *path, gconstpointer bytes, gsize n);
 /* Overwrites @n bytes at @offset, from the end when negative. */

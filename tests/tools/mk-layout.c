@@ -11,6 +11,9 @@ mk_stored_free (MkStored *stored)
 {
   g_free (stored->name);
   g_free (stored->shard);
+  g_free (stored->values);
+  if (stored->own)
+    mk_tensor_free (stored->own);
   g_free (stored);
 }
 

@@ -9,12 +9,26 @@
 #include <stdio.h>
 #include <string.h>
 
+static gboolean
+is_narrow (const MkStored *stored)
+{
+  return stored->f16 || stored->source->bf16;
+}
+
+static const gchar *
+type_name (const MkStored *stored)
+{
+  if (stored->f16)
+    return "F16";
+  return stored->source->bf16 ? "BF16" : "F32";
+}
+
 static guint64
 stored_bytes (const MkStored *stored)
 {
   const MkTensor *source = stored->source;
   return mk_tensor_size (source) / source->shape[0] * stored->n_rows *
-         (source->bf16 ? 2 : 4);
+         (is_narrow (stored) ? 2 : 4);
 }
 
 /* The writer's order: the wider type first, then by name. */
@@ -23,8 +37,10 @@ compare_stored (gconstpointer a, gconstpointer b)
 {
   const MkStored *x = *(MkStored *const *) a, *y = *(MkStored *const *) b;
 
-  if (x->source->bf16 != y->source->bf16)
-    return x->source->bf16 ? 1 : -1;
+  if (is_narrow (x) != is_narrow (y))
+    return is_narrow (x) ? 1 : -1;
+  if (x->f16 != y->f16)
+    return x->f16 ? 1 : -1;
   return strcmp (x->name, y->name);
 }
 
@@ -52,7 +68,7 @@ make_header (const GPtrArray *tensors)
 
     g_string_append_printf (json,
         ",\"%s\":{\"dtype\":\"%s\",\"shape\":", stored->name,
-        stored->source->bf16 ? "BF16" : "F32");
+        type_name (stored));
     append_shape (json, stored);
     g_string_append_printf (json,
         ",\"data_offsets\":[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]}",
@@ -70,10 +86,13 @@ static gint64
 source_row (const MkStored *stored, gint64 i)
 {
   gint64 half = stored->n_rows / 2, d = stored->head_dim;
+  gint64 third = stored->n_rows / 3;
 
   switch (stored->rows) {
     case MK_ROWS_PART:
       return i / d * 3 * d + stored->part * d + i % d;
+    case MK_ROWS_CONTIGUOUS:
+      return i % third / d * 3 * d + i / third * d + i % d;
     case MK_ROWS_SWAP_HALVES:
       return i < half ? i + half : i - half;
     default:
@@ -91,21 +110,40 @@ bfloat16 (gfloat value)
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
+/* Of the type that the tensor has in the official files, if narrower. */
+static guint16
+narrow_value (const MkStored *stored, gfloat value)
+{
+  guint32 bits = (guint32) bfloat16 (value) << 16;
+  guint16 result;
+  _Float16 half;
+
+  if (!stored->f16)
+    return bits >> 16;
+  if (stored->source->bf16)
+    memcpy (&value, &bits, 4);
+  half = (_Float16) value;
+  memcpy (&result, &half, 2);
+  return result;
+}
+
 static gboolean
 write_tensor (FILE *file, const MkStored *stored, const gchar *component,
     guint64 seed)
 {
   const MkTensor *source = stored->source;
-  g_autofree gfloat *values = mk_values (source, component, seed);
+  g_autofree gfloat *recipe =
+      stored->values ? NULL : mk_values (source, component, seed);
+  const gfloat *values = stored->values ? stored->values : recipe;
   gint64 cols = mk_tensor_size (source) / source->shape[0];
   g_autofree guint16 *narrow = g_new (guint16, cols);
 
   for (gint64 i = 0; i < stored->n_rows; i++) {
     const gfloat *row = values + source_row (stored, i) * cols;
 
-    for (gint64 j = 0; source->bf16 && j < cols; j++)
-      narrow[j] = bfloat16 (row[j]);
-    if (source->bf16 ? fwrite (narrow, 2, cols, file) != (gsize) cols
+    for (gint64 j = 0; is_narrow (stored) && j < cols; j++)
+      narrow[j] = narrow_value (stored, row[j]);
+    if (is_narrow (stored) ? fwrite (narrow, 2, cols, file) != (gsize) cols
                      : fwrite (row, 4, cols, file) != (gsize) cols)
       return FALSE;
   }
@@ -157,7 +195,9 @@ static gfloat *
 stored_values (const MkStored *stored, const gchar *component, guint64 seed)
 {
   const MkTensor *source = stored->source;
-  g_autofree gfloat *values = mk_values (source, component, seed);
+  g_autofree gfloat *recipe =
+      stored->values ? NULL : mk_values (source, component, seed);
+  const gfloat *values = stored->values ? stored->values : recipe;
   gint64 cols = mk_tensor_size (source) / source->shape[0];
   gfloat *ordered = g_new (gfloat, stored->n_rows * cols);
 

@@ -23,6 +23,7 @@ typedef enum {
   MK_ROWS_SAME,
   MK_ROWS_PART,        /* q, k or v out of rows grouped per head */
   MK_ROWS_SWAP_HALVES, /* [gate; value] to [value; gate] */
+  MK_ROWS_CONTIGUOUS,  /* [q; k; v] out of rows grouped per head */
 } MkRows;
 
 /* A tensor as it is written. */
@@ -34,6 +35,9 @@ typedef struct {
   gint64 head_dim;
   gint64 n_rows; /* shape[0] */
   gchar *shard;  /* file name */
+  gboolean f16;  /* whatever the source has */
+  MkTensor *own;  /* @source, where the official files do not have it */
+  gfloat *values; /* owned: instead of the recipe's; NULL: these */
 } MkStored;
 
 void mk_stored_free (MkStored *stored);
@@ -57,6 +61,19 @@ GPtrArray *mk_stored_diffusers_transformer (const GPtrArray *tensors,
     gint64 head_dim);
 GPtrArray *mk_stored_diffusers_video_vae (const GPtrArray *tensors,
     gint64 head_dim);
+/* ComfyUI's (mk-comfy.c). @dir: the component's folder in the official layout,
+ * whose statistics the autoencoders' files have. @component, @seed: of values
+ * that are computed. @prefix: before every name */
+GPtrArray *mk_stored_comfy_transformer (const GPtrArray *tensors,
+    gint64 head_dim);
+GPtrArray *mk_stored_pruned_transformer (const GPtrArray *tensors,
+    gint64 head_dim, const gchar *component, guint64 seed,
+    const gchar *prefix);
+GPtrArray *mk_stored_comfy_text_encoder (const GPtrArray *tensors);
+GPtrArray *mk_stored_comfy_video_vae (const GPtrArray *tensors,
+    const gchar *dir, gboolean f16, GError **error);
+GPtrArray *mk_stored_comfy_audio_vae (const GPtrArray *tensors,
+    const gchar *dir, const gchar *component, guint64 seed, GError **error);
 /* Which file each goes to: the index's, one, or @n_shards in turn. */
 gboolean mk_assign_from_index (GPtrArray *stored, const gchar *index,
     GError **error);
