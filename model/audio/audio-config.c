@@ -229,8 +229,8 @@ set_release (H3AudioVaeConfig *config)
 }
 
 gboolean
-h3_audio_config_open (const gchar *path, H3Config **config,
-    H3Config **metadata, GError **error)
+h3_audio_config_open (const gchar *path, H3Config **config, H3Config **metadata,
+    GError **error)
 {
   g_autoptr (GError) local = NULL;
   g_autofree gchar *dir = g_file_test (path, G_FILE_TEST_IS_DIR)

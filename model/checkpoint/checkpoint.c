@@ -333,7 +333,8 @@ find_single_tokenizer (H3Checkpoint *c)
   c->components[H3_COMPONENT_TOKENIZER] = h3_single_file_tokenizer (encoder);
   if (!c->components[H3_COMPONENT_TOKENIZER])
     c->refusals[H3_COMPONENT_TOKENIZER] = g_strdup_printf (
-        "%s: there is no tokenizer in it, nor in %s, in tokenizer/ there, or in "
+        "%s: there is no tokenizer in it, nor in %s, in tokenizer/ there, or "
+        "in "
         "tokenizer/ beside that folder; needed: the release's FL2VA/tokenizer/ "
         "(vocab.json, merges.txt, tokenizer_config.json) at one of them",
         encoder, folder);

@@ -33,8 +33,8 @@ typedef enum {
 /* How the rows of a transformer's fused q, k, v are ordered, which neither names
  * nor shapes show (checkpoints.md 3.5). */
 typedef enum {
-  H3_QKV_AUTO,       /* by origin: official shards grouped, one file contiguous */
-  H3_QKV_GROUPED,    /* [q_0; k_0; v_0; q_1; ...], a head after the other */
+  H3_QKV_AUTO,    /* by origin: official shards grouped, one file contiguous */
+  H3_QKV_GROUPED, /* [q_0; k_0; v_0; q_1; ...], a head after the other */
   H3_QKV_CONTIGUOUS, /* [q; k; v] */
   H3_QKV_APART,      /* three tensors: diffusers */
 } H3QkvOrder;

@@ -154,8 +154,8 @@ detect_transformer (const H3TensorSet *set, H3Detection *found)
   }
   if (comfy || found->pruned)
     found->layout = H3_LAYOUT_COMFY;
-  found->qkv = found->layout == H3_LAYOUT_COMFY ? H3_QKV_CONTIGUOUS
-                                                : H3_QKV_GROUPED;
+  found->qkv =
+      found->layout == H3_LAYOUT_COMFY ? H3_QKV_CONTIGUOUS : H3_QKV_GROUPED;
 }
 
 /* ComfyUI's files of the autoencoders carry their statistics. */
@@ -208,7 +208,8 @@ h3_detect_component (const H3TensorSet *set, H3Component component,
 
   *found = (H3Detection){ .component = component, .prefix = "" };
   for (guint i = 0; i < G_N_ELEMENTS (signs); i++)
-    if (signs[i].component == component && is_signed (set, &signs[i], &prefix)) {
+    if (signs[i].component == component &&
+        is_signed (set, &signs[i], &prefix)) {
       detect_sign (set, &signs[i], prefix, found);
       return TRUE;
     }

@@ -396,8 +396,7 @@ h3_tensor_set_rename (H3TensorSet *set, const H3TensorRename *rules, guint n)
 
   g_return_if_fail (!set->stored);
 
-  set->stored =
-      g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+  set->stored = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   g_hash_table_iter_init (&iter, set->tensors);
   while (g_hash_table_iter_next (&iter, &name, &shard)) {
     gchar *renamed = new_name (name, rules, n);

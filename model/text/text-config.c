@@ -226,8 +226,8 @@ open_config (const gchar *path, GError **error)
   }
   if (config)
     return config;
-  file = g_strdup_printf ("%s (no config.json beside it, so the release's)",
-      path);
+  file =
+      g_strdup_printf ("%s (no config.json beside it, so the release's)", path);
   return h3_config_parse (nothing, strlen (nothing), file, error);
 }
 

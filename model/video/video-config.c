@@ -380,9 +380,8 @@ h3_video_config_read (const gchar *path, H3VideoVaeConfig *config,
   else
     ok = read_official (path, file, config, &found, error);
   if (ok)
-    *tensors = g_file_test (path, G_FILE_TEST_IS_DIR)
-                   ? g_steal_pointer (&found)
-                   : g_strdup (path);
+    *tensors = g_file_test (path, G_FILE_TEST_IS_DIR) ? g_steal_pointer (&found)
+                                                      : g_strdup (path);
   return ok;
 }
 

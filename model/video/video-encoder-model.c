@@ -47,9 +47,8 @@ source_open (Source *source, const H3Checkpoint *checkpoint, GError **error)
   forget_decoder (&source->config.vae);
   source->set =
       h3_component_open (tensors, H3_COMPONENT_VIDEO_VAE, NULL, error);
-  if (!source->set ||
-      !h3_video_config_take_statistics (&source->config.vae, source->set,
-          error))
+  if (!source->set || !h3_video_config_take_statistics (&source->config.vae,
+                          source->set, error))
     return FALSE;
   source->loader = h3_loader_new (source->set, "MiniMax H3 video encoder");
   source->naming = h3_video_detect_naming (source->set);
@@ -105,8 +104,8 @@ load_level (Source *source, gint l, H3VideoLevel *level)
 {
   const H3VideoEncoderConfig *config = &source->config;
   gboolean official = source->naming == H3_NAMING_OFFICIAL;
-  g_autofree gchar *base = g_strdup_printf ("encoder.%s.%d.",
-      official ? "down" : "down_blocks", l);
+  g_autofree gchar *base =
+      g_strdup_printf ("encoder.%s.%d.", official ? "down" : "down_blocks", l);
   gint64 in = h3_video_level_in (config, l), out = config->channels[l];
 
   for (gint b = 0; b < config->blocks; b++, in = out) {
@@ -142,8 +141,7 @@ load_tensors (Source *source, H3VideoEncoderModel *model)
     load_level (source, l, &model->levels[l]);
   load_norm (source, base, "norm_out", last, &model->norm_out);
   load_conv (source, base, "conv_out", moments, last, 3, &model->conv_out);
-  load_conv (source, "", "quant_conv", moments, moments, 1,
-      &model->quant);
+  load_conv (source, "", "quant_conv", moments, moments, 1, &model->quant);
 }
 
 static H3VideoEncoderModel *

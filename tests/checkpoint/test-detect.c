@@ -54,14 +54,14 @@ test_names (void)
         H3_LAYOUT_OFFICIAL, H3_QKV_AUTO, "vae." },
     { { "decoder.x_embedder.weight", "latents_mean" }, H3_COMPONENT_VIDEO_VAE,
         H3_LAYOUT_COMFY, H3_QKV_AUTO, "" },
-    { { "decoder.proj_in.weight" }, H3_COMPONENT_VIDEO_VAE,
-        H3_LAYOUT_DIFFUSERS, H3_QKV_AUTO, "" },
+    { { "decoder.proj_in.weight" }, H3_COMPONENT_VIDEO_VAE, H3_LAYOUT_DIFFUSERS,
+        H3_QKV_AUTO, "" },
     { { "pre_block.attn.zero_k_bias" }, H3_COMPONENT_AUDIO_VAE,
         H3_LAYOUT_OFFICIAL, H3_QKV_AUTO, "" },
     { { "model.embed_tokens.weight", "visual.patch_embed.proj.weight" },
         H3_COMPONENT_TEXT_ENCODER, H3_LAYOUT_COMFY, H3_QKV_AUTO, "" },
-    { { "model.language_model.embed_tokens.weight" },
-        H3_COMPONENT_TEXT_ENCODER, H3_LAYOUT_OFFICIAL, H3_QKV_AUTO, "" },
+    { { "model.language_model.embed_tokens.weight" }, H3_COMPONENT_TEXT_ENCODER,
+        H3_LAYOUT_OFFICIAL, H3_QKV_AUTO, "" },
     /* somebody else's language model, half of a transformer's two signs */
     { { "model.embed_tokens.weight" }, -1 },
     { { "video_patch_proj.weight" }, -1 },
@@ -182,8 +182,8 @@ assert_component (const gchar *path, H3Partition partition,
   g_autoptr (H3Checkpoint) c = h3_checkpoint_open (path, partition, &error);
 
   g_assert_no_error (error);
-  g_assert_true (g_str_has_suffix (h3_checkpoint_path (c, component, &error),
-      expected));
+  g_assert_true (
+      g_str_has_suffix (h3_checkpoint_path (c, component, &error), expected));
   g_assert_no_error (error);
 }
 

@@ -103,8 +103,7 @@ test_comfy_in_official_folder (void)
   const Component *c = &components[0];
   g_autofree gchar *dir = h3_test_temp_dir ();
   g_autofree gchar *config = g_build_filename (dir, "config.json", NULL);
-  g_autofree gchar *weights =
-      g_build_filename (dir, "model.safetensors", NULL);
+  g_autofree gchar *weights = g_build_filename (dir, "model.safetensors", NULL);
   g_autofree gchar *from_config = g_build_filename (h3_test_tiny_dir (),
       "FL2VA/transformer/config.json", NULL);
   g_autofree gchar *from =
@@ -126,8 +125,8 @@ static void
 test_qkv_order (void)
 {
   g_autoptr (TestDevice) device = test_device_new (FALSE);
-  g_autofree gchar *official = load_and_hash (&components[0],
-      h3_test_tiny_dir ());
+  g_autofree gchar *official =
+      load_and_hash (&components[0], h3_test_tiny_dir ());
   g_autofree gchar *path = g_build_filename (h3_test_tiny_comfy_dir (),
       components[0].comfy_file, NULL);
   g_autoptr (GError) error = NULL;

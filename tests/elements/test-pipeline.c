@@ -133,6 +133,23 @@ assert_samples (const gchar *path, const gchar *golden)
       H3_TEST_REQUEST_SAMPLES);
 }
 
+typedef enum { DEMO, TINY, TINY_COMFY } Model;
+
+/* The property for the element of the component whose single file is @file. */
+static gchar *
+model_path (Model model, const gchar *file)
+{
+  switch (model) {
+    case TINY:
+      return g_strdup_printf ("model-path=%s", h3_test_tiny_dir ());
+    case TINY_COMFY:
+      return g_strdup_printf ("model-path=%s/%s.safetensors",
+          h3_test_tiny_comfy_dir (), file);
+    default:
+      return g_strdup ("");
+  }
+}
+
 /* From a prompt and a seed in files to raw latents, frames and samples in
  * files. */
 static void
@@ -140,32 +157,42 @@ test_golden (void)
 {
   static const struct {
     const gchar *golden, *prompt, *settings;
-    gboolean demo;
+    Model model;
   } cases[] = {
     { "request_t2va.safetensors",
         "A brass-and-paper dragon flies above a rain-washed old city at blue "
         "hour.",
-        "width=96 height=64 frames=22 steps=4 seed=440204", FALSE },
+        "width=96 height=64 frames=22 steps=4 seed=440204", TINY_COMFY },
+    { "request_t2va.safetensors",
+        "A brass-and-paper dragon flies above a rain-washed old city at blue "
+        "hour.",
+        "width=96 height=64 frames=22 steps=4 seed=440204", TINY },
     { "request_t2va_39.safetensors",
         "一只红色的狐狸在雪地里奔跑。<d>[English]Hello</d>\n",
-        "width=64 height=96 frames=39 steps=3 seed=7", FALSE },
+        "width=64 height=96 frames=39 steps=3 seed=7", TINY },
     { "demo/t2va_22.safetensors",
         "a red circle moves right on a blue background, high tone\n",
-        "steps=8 seed=1", TRUE },
+        "steps=8 seed=1", DEMO },
     { "demo/t2va_39.safetensors",
         "A yellow square moves down on a purple background. Low tone.",
-        "frames=39 steps=8 seed=2", TRUE },
+        "frames=39 steps=8 seed=2", DEMO },
     { "demo/t2va_portrait.safetensors",
         "on a green background, a white triangle moves up, with a mid tone",
-        "aspect-ratio=2/3 steps=8 seed=3", TRUE },
+        "aspect-ratio=2/3 steps=8 seed=3", DEMO },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
     g_autoptr (Files) files = files_new (cases[i].prompt);
-    g_autofree gchar *model =
-        cases[i].demo ? g_strdup ("")
-                      : g_strdup_printf ("model-path=%s", h3_test_tiny_dir ());
-    gdouble latents = cases[i].demo ? H3_TEST_DEMO_LATENTS : H3_TEST_LATENTS;
+    const Model model = cases[i].model;
+    g_autofree gchar *text =
+        model_path (model, "text_encoders/qwen3vl_32b_minimax_h3_bf16");
+    g_autofree gchar *transformer =
+        model_path (model, "diffusion_models/minimax_h3_fl2va_bf16");
+    g_autofree gchar *video =
+        model_path (model, "vae/minimax_h3_video_vae_fp16");
+    g_autofree gchar *audio =
+        model_path (model, "vae/minimax_h3_audio_vae_fp32");
+    gdouble latents = model == DEMO ? H3_TEST_DEMO_LATENTS : H3_TEST_LATENTS;
     GstElement *pipeline =
         parse ("filesrc location=%s ! " CAPS " ! h3textenc %s "
                "! h3denoise name=d %s %s d.video ! tee name=v v. ! queue ! "
@@ -173,8 +200,8 @@ test_golden (void)
                "video/x-raw,format=RGB ! filesink location=%s "
                "d.audio ! tee name=a a. ! queue ! filesink location=%s "
                "a. ! queue ! h3audiovae %s ! filesink location=%s",
-            files->prompt, model, model, cases[i].settings, files->video, model,
-            files->frames, files->audio, model, files->samples);
+            files->prompt, text, transformer, cases[i].settings, files->video,
+            video, files->frames, files->audio, audio, files->samples);
 
     run (pipeline);
     gst_object_unref (pipeline);

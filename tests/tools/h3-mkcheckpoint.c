@@ -280,8 +280,7 @@ make_comfy (const gchar *like, const gchar *out, gboolean pruned,
     { "FL2VA", &fl2va[2], "vae", "minimax_h3_video_vae_fp16.safetensors" },
     { "FL2VA", &fl2va[3], "vae", "minimax_h3_audio_vae_fp32.safetensors" },
   };
-  g_autofree gchar *from =
-      g_build_filename (like, "FL2VA", "tokenizer", NULL);
+  g_autofree gchar *from = g_build_filename (like, "FL2VA", "tokenizer", NULL);
   g_autofree gchar *to = g_build_filename (out, "tokenizer", NULL);
 
   for (guint i = 0; i < G_N_ELEMENTS (files); i++) {

@@ -231,7 +231,8 @@ static void
 add_folded (GPtrArray *list, const GPtrArray *tensors, const MkTensor *v,
     const gchar *component, guint64 seed)
 {
-  g_autofree gchar *base = g_strndup (v->name, strlen (v->name) - strlen ("_v"));
+  g_autofree gchar *base =
+      g_strndup (v->name, strlen (v->name) - strlen ("_v"));
   g_autofree gchar *g_name = g_strconcat (base, "_g", NULL);
   g_autofree gfloat *g = mk_values (find (tensors, g_name), component, seed);
   gint64 n = mk_tensor_size (v) / v->shape[0];

@@ -144,7 +144,7 @@ write_tensor (FILE *file, const MkStored *stored, const gchar *component,
     for (gint64 j = 0; is_narrow (stored) && j < cols; j++)
       narrow[j] = narrow_value (stored, row[j]);
     if (is_narrow (stored) ? fwrite (narrow, 2, cols, file) != (gsize) cols
-                     : fwrite (row, 4, cols, file) != (gsize) cols)
+                           : fwrite (row, 4, cols, file) != (gsize) cols)
       return FALSE;
   }
   return TRUE;

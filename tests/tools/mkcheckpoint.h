@@ -33,9 +33,9 @@ typedef struct {
   MkRows rows;
   guint part; /* 0 q, 1 k, 2 v */
   gint64 head_dim;
-  gint64 n_rows; /* shape[0] */
-  gchar *shard;  /* file name */
-  gboolean f16;  /* whatever the source has */
+  gint64 n_rows;  /* shape[0] */
+  gchar *shard;   /* file name */
+  gboolean f16;   /* whatever the source has */
   MkTensor *own;  /* @source, where the official files do not have it */
   gfloat *values; /* owned: instead of the recipe's; NULL: these */
 } MkStored;
@@ -67,8 +67,7 @@ GPtrArray *mk_stored_diffusers_video_vae (const GPtrArray *tensors,
 GPtrArray *mk_stored_comfy_transformer (const GPtrArray *tensors,
     gint64 head_dim);
 GPtrArray *mk_stored_pruned_transformer (const GPtrArray *tensors,
-    gint64 head_dim, const gchar *component, guint64 seed,
-    const gchar *prefix);
+    gint64 head_dim, const gchar *component, guint64 seed, const gchar *prefix);
 GPtrArray *mk_stored_comfy_text_encoder (const GPtrArray *tensors);
 GPtrArray *mk_stored_comfy_video_vae (const GPtrArray *tensors,
     const gchar *dir, gboolean f16, GError **error);

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* h3-inspect PATH...
+ *
+ * What each checkpoint is, how it is stored, what memory it needs and what is
+ * wrong with it; reads no weights. Exit status: 0 when all can be used, 1 when
+ * something cannot, 2 for wrong arguments.
+ */
+#include "inspect.h"
+
+#include <locale.h>
+
+#define UNUSABLE 1
+#define WRONG_ARGUMENTS 2
+
+int
+main (int argc, char **argv)
+{
+  g_auto (GStrv) paths = NULL;
+  const GOptionEntry entries[] = {
+    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &paths, NULL,
+        "PATH..." },
+    { NULL },
+  };
+  g_autoptr (GOptionContext) context =
+      g_option_context_new ("- say what MiniMax H3 checkpoints are");
+  g_autoptr (GError) error = NULL;
+  gint status = 0;
+
+  setlocale (LC_CTYPE, ""); /* numbers stay as they are documented */
+  g_option_context_add_main_entries (context, entries, NULL);
+  if (!g_option_context_parse (context, &argc, &argv, &error)) {
+    g_printerr ("h3-inspect: %s\n", error->message);
+    return WRONG_ARGUMENTS;
+  }
+  if (!paths) {
+    g_printerr ("h3-inspect: PATH is needed: a file or folder of weights\n");
+    return WRONG_ARGUMENTS;
+  }
+  for (guint i = 0; paths[i]; i++) {
+    if (i > 0)
+      g_print ("\n");
+    if (!inspect (paths[i]))
+      status = UNUSABLE;
+  }
+  return status;
+}

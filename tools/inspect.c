@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* One readable report on a checkpoint (checkpoints.md 8). */
+#include "inspect.h"
+
+#include "model/audio/audio-encoder.h"
+#include "model/audio/audio-vae.h"
+#include "model/denoise/geometry.h"
+#include "model/denoise/transformer.h"
+#include "model/text/text-model.h"
+#include "model/video/video-encoder.h"
+#include "model/video/video-vae.h"
+
+#include <string.h>
+
+/* The clip that workspaces are counted for. */
+#define WIDTH 1344
+#define HEIGHT 768
+#define FRAMES 124
+#define STEPS 20
+#define TEXT_ROWS 512
+#define AUDIO_CHUNK 256
+
+/* What decides a workspace: nothing is asked of these devices. */
+static const struct {
+  const gchar *name;
+  H3Device device;
+} devices[] = {
+  { "cpu", { .act_dtype = H3_DTYPE_F32, .vae_dtype = H3_DTYPE_F32 } },
+  { "cuda", { .act_dtype = H3_DTYPE_BF16, .vae_dtype = H3_DTYPE_F16 } },
+};
+
+static void say (const gchar *field, const gchar *format, ...)
+    G_GNUC_PRINTF (2, 3);
+
+static void
+say (const gchar *field, const gchar *format, ...)
+{
+  g_autofree gchar *text = NULL;
+  va_list args;
+
+  va_start (args, format);
+  text = g_strdup_vprintf (format, args);
+  va_end (args);
+  g_print ("  %-12s %s\n", field, text);
+}
+
+static gchar *
+size_text (guint64 bytes)
+{
+  if (bytes >= 1000000000)
+    return g_strdup_printf ("%.2f GB", bytes / 1e9);
+  if (bytes >= 1000000)
+    return g_strdup_printf ("%.1f MB", bytes / 1e6);
+  return g_strdup_printf ("%.1f kB", bytes / 1e3);
+}
+
+static gboolean
+complain (GError *error)
+{
+  say ("problem", "%s", error->message);
+  g_error_free (error);
+  return FALSE;
+}
+
+static void
+say_memory (const gchar *half, guint64 weights, const guint64 *workspace)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (devices); i++) {
+    g_autofree gchar *all = size_text (weights + workspace[i]);
+    g_autofree gchar *w = size_text (weights);
+    g_autofree gchar *s = size_text (workspace[i]);
+
+    say (i == 0 ? "memory" : "", "%s%s on %s: weights %s, workspace %s", half,
+        all, devices[i].name, w, s);
+  }
+}
+
+/* Components: FALSE, with the problem said, when the loader would refuse. */
+
+static gboolean
+inspect_transformer (const H3Checkpoint *checkpoint)
+{
+  GError *error = NULL;
+  H3TransformerConfig c;
+  H3Geometry geometry;
+  guint64 weights, workspace[G_N_ELEMENTS (devices)];
+
+  if (!h3_transformer_plan (checkpoint, &c, &weights, &error))
+    return complain (error);
+  say ("geometry",
+      "%d layers and %d of the refiner, hidden %d, %d heads of %d, "
+      "feed-forward %d, text %d, %d video and %d audio channels",
+      c.layers, c.refiner_layers, c.hidden, c.heads, c.head_dim, c.ffn,
+      c.text_dim, c.video_channels, c.audio_channels);
+  if (!h3_geometry_init (&geometry, WIDTH, HEIGHT, FRAMES, &error))
+    return complain (error);
+  for (guint i = 0; i < G_N_ELEMENTS (devices); i++)
+    workspace[i] = h3_transformer_workspace (&c, &devices[i].device,
+        geometry.video_rows + geometry.audio_rows + TEXT_ROWS, STEPS);
+  say_memory ("", weights, workspace);
+  return TRUE;
+}
+
+static gboolean
+inspect_vision (const H3Checkpoint *checkpoint)
+{
+  GError *error = NULL;
+  H3VisionConfig c;
+  guint64 weights;
+  g_autofree gchar *text = NULL;
+
+  if (!h3_vision_model_plan (checkpoint, &c, &weights, &error))
+    return complain (error);
+  say ("geometry", "vision: %d layers, hidden %d, %d heads, feed-forward %d",
+      c.depth, c.hidden, c.heads, c.ffn);
+  text = size_text (weights);
+  say ("memory", "vision: weights %s more, where there are pictures", text);
+  return TRUE;
+}
+
+static gboolean
+inspect_text_encoder (const H3Checkpoint *checkpoint)
+{
+  GError *error = NULL;
+  H3TextConfig c;
+  guint64 weights, workspace[G_N_ELEMENTS (devices)];
+  const gchar *tokenizer;
+  gboolean good;
+
+  if (!h3_text_model_plan (checkpoint, &c, &weights, &error))
+    return complain (error);
+  say ("geometry",
+      "%d layers are used, hidden %d, %d heads and %d of keys of %d, "
+      "feed-forward %d, vocabulary %d",
+      H3_TEXT_LAYERS, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn,
+      c.vocab);
+  for (guint i = 0; i < G_N_ELEMENTS (devices); i++)
+    workspace[i] = h3_text_model_workspace (&c, &devices[i].device, TEXT_ROWS);
+  say_memory ("", weights, workspace);
+  good = inspect_vision (checkpoint);
+  tokenizer = h3_checkpoint_path (checkpoint, H3_COMPONENT_TOKENIZER, &error);
+  if (!tokenizer)
+    return complain (error);
+  say ("tokenizer", "%s", tokenizer);
+  return good;
+}
+
+static gboolean
+inspect_video_vae (const H3Checkpoint *checkpoint)
+{
+  GError *error = NULL;
+  H3VideoVaeConfig c;
+  H3VideoEncoderConfig encoder;
+  guint64 weights, workspace[G_N_ELEMENTS (devices)];
+
+  if (!h3_video_vae_plan (checkpoint, &c, &weights, &error))
+    return complain (error);
+  say ("geometry",
+      "decoder: %d layers, %d heads of %d, feed-forward %d, %d channels, "
+      "tiles of %d pixels",
+      c.layers, c.heads, c.head_dim, c.ffn, c.channels, c.tile);
+  for (guint i = 0; i < G_N_ELEMENTS (devices); i++)
+    workspace[i] = h3_video_decoder_workspace (&c, &devices[i].device,
+        HEIGHT / c.ratio, WIDTH / c.ratio);
+  say_memory ("decoder: ", weights, workspace);
+  if (!h3_video_encoder_plan (checkpoint, &encoder, &weights, &error))
+    return complain (error);
+  for (guint i = 0; i < G_N_ELEMENTS (devices); i++)
+    workspace[i] = h3_video_encoder_workspace (&encoder, &devices[i].device,
+        HEIGHT, WIDTH, TRUE);
+  say_memory ("encoder: ", weights, workspace);
+  return TRUE;
+}
+
+static gboolean
+inspect_audio_vae (const H3Checkpoint *checkpoint)
+{
+  GError *error = NULL;
+  H3AudioVaeConfig c;
+  guint64 weights, workspace[G_N_ELEMENTS (devices)];
+  g_autofree gchar *text = NULL;
+
+  if (!h3_audio_vae_plan (checkpoint, &c, &weights, &error))
+    return complain (error);
+  say ("geometry",
+      "decoder: %d stages from %d channels, %d samples a latent of %d "
+      "channels, %d Hz",
+      c.n_stages, c.decoder_dim, c.hop, c.channels, c.rate);
+  for (guint i = 0; i < G_N_ELEMENTS (devices); i++)
+    workspace[i] =
+        h3_audio_decoder_workspace (&c, &devices[i].device, AUDIO_CHUNK);
+  say_memory ("decoder: ", weights, workspace);
+  if (!h3_audio_encoder_plan (checkpoint, NULL, &weights, &error))
+    return complain (error);
+  text = size_text (weights);
+  say ("", "encoder: weights %s", text);
+  return TRUE;
+}
+
+/* What a set is */
+
+static gboolean
+say_census (H3TensorSet *set)
+{
+  g_auto (Census) census = { 0 };
+  g_autoptr (GString) text = g_string_new (NULL);
+  g_autofree gchar *size = NULL;
+
+  census_take (&census, set);
+  for (guint i = 0; i < census.lines->len; i++) {
+    const CensusLine *line = &g_array_index (census.lines, CensusLine, i);
+    g_autofree gchar *bytes = size_text (line->bytes);
+
+    g_string_append_printf (text, "%s%s %u (%s)", i ? ", " : "", line->encoding,
+        line->n, bytes);
+  }
+  size = size_text (census.file_bytes);
+  say ("encodings", "%s", text->str);
+  say ("on disk", "%s (%" G_GUINT64_FORMAT " bytes), %u tensors", size,
+      census.file_bytes, census.n_tensors);
+  if (census.trailing > 0)
+    say ("note", "%" G_GUINT64_FORMAT " bytes after the last tensor; ignored",
+        census.trailing);
+  for (guint i = 0; i < census.problems->len; i++)
+    say ("problem", "%s", (const gchar *) census.problems->pdata[i]);
+  return census.problems->len == 0;
+}
+
+static void
+say_layout (const H3TensorSet *set, const H3Detection *found)
+{
+  say ("layout", "%s, %s%s%s%s", h3_layout_name (found->layout),
+      h3_tensor_set_is_sharded (set) ? "shards" : "one file",
+      *found->prefix ? ", names begin with " : "", found->prefix,
+      found->pruned   ? ", pruned: AdaLN from a table of timesteps"
+      : found->folded ? ", weight norm folded"
+                      : "");
+  if (found->component != H3_COMPONENT_TRANSFORMER)
+    return;
+  say ("q, k, v", "%s%s", h3_qkv_order_name (found->qkv),
+      found->qkv == H3_QKV_APART ? ""
+                                 : " (by the form: no name or shape shows it)");
+}
+
+/* model_index.json's word, or NULL. Free with g_free(). */
+static gchar *
+declared_partition (const gchar *component)
+{
+  g_autofree gchar *root = g_path_get_dirname (component);
+  g_autofree gchar *base = g_path_get_basename (component);
+  g_autofree gchar *index = g_build_filename (root, "model_index.json", NULL);
+  g_autoptr (H3Config) config = h3_config_open (index, NULL);
+  g_autofree gchar *class_name = NULL, *partition = NULL;
+
+  if (!config)
+    return NULL;
+  h3_config_get_string (config, "_minimax_h3.partition", &partition, NULL);
+  h3_config_get_string (config, "_class_name", &class_name, NULL);
+  if (!partition && g_strcmp0 (class_name, "MiniMaxH3ModularPipeline") == 0)
+    return g_strdup (
+        g_str_equal (base, "transformer_ref") ? "ref2va" : "fl2va");
+  return g_steal_pointer (&partition);
+}
+
+static void
+say_partition (const gchar *component)
+{
+  g_autofree gchar *declared = declared_partition (component);
+  H3Partition hint;
+
+  if (declared)
+    say ("partition", "%s (model_index.json says so)", declared);
+  else if (h3_partition_hint (component, &hint))
+    say ("partition", "%s (its name says so, nothing in it does)",
+        hint == H3_PARTITION_REF2VA ? "ref2va" : "fl2va");
+  else
+    say ("partition", "unknown: nothing in the tensors tells fl2va from "
+                      "ref2va");
+}
+
+/* The video autoencoder's tensors may be one folder deeper. */
+static H3TensorSet *
+open_set (const gchar *path, GError **error)
+{
+  g_autofree gchar *source = g_build_filename (path, "source", NULL);
+
+  return h3_tensor_set_open (g_file_test (source, G_FILE_TEST_IS_DIR) ? source
+                                                                      : path,
+      error);
+}
+
+static gboolean
+inspect_component (const H3Checkpoint *checkpoint, H3Component component,
+    const gchar *path)
+{
+  g_autoptr (H3TensorSet) set = NULL;
+  GError *error = NULL;
+  H3Detection found;
+  gboolean good;
+
+  g_print ("%s\n", path);
+  say ("component", "%s", h3_component_title (component));
+  set = open_set (path, &error);
+  if (!set)
+    return complain (error);
+  if (h3_detect_component (set, component, &found))
+    say_layout (set, &found);
+  if (component == H3_COMPONENT_TRANSFORMER)
+    say_partition (path);
+  good = say_census (set);
+  switch (component) {
+    case H3_COMPONENT_TRANSFORMER:
+      return inspect_transformer (checkpoint) && good;
+    case H3_COMPONENT_TEXT_ENCODER:
+      return inspect_text_encoder (checkpoint) && good;
+    case H3_COMPONENT_VIDEO_VAE:
+      return inspect_video_vae (checkpoint) && good;
+    default:
+      return inspect_audio_vae (checkpoint) && good;
+  }
+}
+
+/* A component of @path as one of the partitions has it, unless @seen. */
+static gboolean
+inspect_as (const gchar *path, H3Partition partition, GHashTable *seen,
+    GPtrArray *refused)
+{
+  GError *error = NULL;
+  g_autoptr (H3Checkpoint) checkpoint =
+      h3_checkpoint_open (path, partition, &error);
+  gboolean good = TRUE;
+
+  if (!checkpoint) {
+    g_ptr_array_add (refused, g_strdup (error->message));
+    g_error_free (error);
+    return TRUE;
+  }
+  for (guint i = 0; i < H3_N_COMPONENTS; i++) {
+    const gchar *at;
+
+    if (i == H3_COMPONENT_TOKENIZER)
+      continue;
+    at = h3_checkpoint_path (checkpoint, i, &error);
+    if (!at) {
+      if (error->code != H3_ERROR_NOT_FOUND)
+        g_ptr_array_add (refused, g_strdup (error->message));
+      g_clear_error (&error);
+    } else {
+      g_autofree gchar *key = g_strdup_printf ("%u %s", i, at);
+
+      if (g_hash_table_add (seen, g_steal_pointer (&key)))
+        good = inspect_component (checkpoint, i, at) && good;
+    }
+  }
+  return good;
+}
+
+/* A file that is nothing a checkpoint can be: what is in it all the same. */
+static void
+inspect_foreign (const gchar *path)
+{
+  g_autoptr (H3TensorSet) set = g_file_test (path, G_FILE_TEST_IS_DIR)
+                                    ? NULL
+                                    : h3_tensor_set_open (path, NULL);
+  H3Detection found;
+
+  g_print ("%s\n", path);
+  if (!set)
+    return;
+  if (h3_detect (set, &found) && found.refused)
+    say ("is", "%s", found.refused);
+  say_census (set);
+}
+
+gboolean
+inspect (const gchar *path)
+{
+  g_autoptr (GHashTable) seen =
+      g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  g_autoptr (GPtrArray) refused = g_ptr_array_new_with_free_func (g_free);
+  gboolean good = inspect_as (path, H3_PARTITION_FL2VA, seen, refused);
+
+  good = inspect_as (path, H3_PARTITION_REF2VA, seen, refused) && good;
+  if (g_hash_table_size (seen) == 0)
+    inspect_foreign (path);
+  /* what one partition is refused may be the other's transformer */
+  for (guint i = 0; i < refused->len; i++)
+    for (guint j = 0; j < i; j++)
+      if (g_str_equal (refused->pdata[i], refused->pdata[j])) {
+        say ("problem", "%s", (const gchar *) refused->pdata[i]);
+        good = FALSE;
+      }
+  return good;
+}

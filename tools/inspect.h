@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The parts of h3-inspect. */
+#pragma once
+
+#include "model/checkpoint/detect.h"
+
+/* What the tensors of a set are stored as (checkpoints.md 2.2, 4.2). */
+typedef struct {
+  const gchar *encoding; /* "BF16", "FP8 E4M3", "NVFP4" */
+  guint n;
+  guint64 bytes; /* with what belongs to them: scales, markers */
+} CensusLine;
+
+typedef struct {
+  GArray *lines;       /* CensusLine, the most bytes first */
+  guint n_tensors;     /* with scales and markers */
+  guint64 file_bytes;  /* of the files, on disk */
+  guint64 trailing;    /* bytes after the last tensor */
+  GPtrArray *problems; /* sentences, owned */
+} Census;
+
+void census_clear (Census *census);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Census, census_clear)
+/* Opens every shard; reads headers and markers, no weights. */
+void census_take (Census *census, H3TensorSet *set);
+
+/* Prints one report on @path; FALSE when anything in it is wrong or cannot be
+ * used. */
+gboolean inspect (const gchar *path);
