@@ -178,8 +178,6 @@ look_at_file (Census *census, GHashTable *files, const H3StoredTensor *tensor)
     return;
   if (g_stat (tensor->path, &st) == 0)
     census->file_bytes += st.st_size;
-  if (tensor->file)
-    census->trailing += h3_safetensors_trailing (tensor->file);
 }
 
 void
@@ -214,5 +212,6 @@ census_take (Census *census, H3TensorSet *set)
     else if (!weight)
       add (census, encoding_of (census, set, name, tensor), 1, tensor->bytes);
   }
+  census->trailing = h3_tensor_set_trailing (set);
   g_array_sort (census->lines, compare_lines);
 }

@@ -384,7 +384,8 @@ stands_for_folder (const gchar *path, const H3Checkpoint *folder)
   g_autoptr (H3TensorSet) all = NULL;
   H3Detection found;
 
-  if (!g_str_has_suffix (path, ".safetensors"))
+  if (!g_str_has_suffix (path, ".safetensors") &&
+      !g_str_has_suffix (path, ".gguf"))
     return TRUE; /* config.json and its like */
   all = h3_tensor_set_open (dir, NULL);
   if (!all)

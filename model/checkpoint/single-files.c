@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define WEIGHTS_SUFFIX ".safetensors"
+#define GGUF_SUFFIX ".gguf"
 #define INDEX_SUFFIX ".safetensors.index.json"
 
 static const gchar *const comfy_folders[] = { "diffusion_models", "unet",
@@ -69,7 +70,7 @@ h3_single_files_likely (const gchar *dir)
       count_files (vae, INDEX_SUFFIX) == 0 && !has_file (vae, "config.json"))
     return TRUE;
   return count_files (dir, INDEX_SUFFIX) == 0 &&
-         count_files (dir, WEIGHTS_SUFFIX) > 1;
+         count_files (dir, WEIGHTS_SUFFIX) + count_files (dir, GGUF_SUFFIX) > 1;
 }
 
 /* Choosing */
@@ -113,11 +114,14 @@ static void
 look_in (Search *search, const gchar *dir)
 {
   g_autoptr (GPtrArray) found = list_files (dir, WEIGHTS_SUFFIX);
+  g_autoptr (GPtrArray) gguf = list_files (dir, GGUF_SUFFIX);
 
   if (count_files (dir, INDEX_SUFFIX) > 0)
     return; /* shards, which are no single files */
   for (guint i = 0; i < found->len; i++)
     look_at (search, found->pdata[i]);
+  for (guint i = 0; i < gguf->len; i++)
+    look_at (search, gguf->pdata[i]);
 }
 
 /* 2: named as the partition that is wanted, 1: not named, 0: as the other */

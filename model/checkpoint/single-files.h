@@ -18,7 +18,7 @@ gboolean h3_single_files_likely (const gchar *dir);
  * @refusals: (out): why a component that has no file has none, where there is
  *   more to say than that; g_free() each
  *
- * Opens every *.safetensors of @dir and of ComfyUI's folders in it. FALSE when
+ * Opens every *.safetensors and *.gguf of @dir and of ComfyUI's folders in it. FALSE when
  * none of them is a component.
  */
 gboolean h3_single_files_find (const gchar *dir, H3Partition partition,

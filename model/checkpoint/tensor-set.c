@@ -376,6 +376,23 @@ h3_tensor_set_is_sharded (const H3TensorSet *set)
   return set->sharded;
 }
 
+guint64
+h3_tensor_set_trailing (const H3TensorSet *set)
+{
+  guint64 trailing = 0;
+  GHashTableIter iter;
+  gpointer value;
+
+  g_hash_table_iter_init (&iter, set->shards);
+  while (g_hash_table_iter_next (&iter, NULL, &value)) {
+    const Shard *shard = value;
+
+    if (shard->file)
+      trailing += h3_safetensors_trailing (shard->file);
+  }
+  return trailing;
+}
+
 /* NULL when no rule fits. Free with g_free(). */
 static gchar *
 new_name (const gchar *name, const H3TensorRename *rules, guint n)

@@ -30,6 +30,9 @@ const H3StoredTensor *h3_tensor_set_get (H3TensorSet *set, const gchar *name,
 /* Whether an index places the tensors in shards. */
 gboolean h3_tensor_set_is_sharded (const H3TensorSet *set);
 
+/* Bytes after the last tensor, of the files that were opened. */
+guint64 h3_tensor_set_trailing (const H3TensorSet *set);
+
 /* @from at the beginning of a name becomes @to. */
 typedef struct {
   const gchar *from, *to;
