@@ -211,7 +211,7 @@ open_tensors (const H3Checkpoint *checkpoint, H3QkvOrder *qkv, GError **error)
   const gchar *path =
       h3_checkpoint_path (checkpoint, H3_COMPONENT_TRANSFORMER, error);
   H3QkvOrder said = h3_checkpoint_qkv_order (checkpoint);
-  H3Detection found;
+  H3Detection found = { 0 };
   H3TensorSet *set;
 
   if (!path)
