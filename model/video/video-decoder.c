@@ -2,14 +2,20 @@
 /* Decoding a clip window by window, a window tile by tile (video-vae.md 6 to
  * 9, 12).
  *
- * A window's tiles all have the same size, so a batch of them runs through the
+ * A clip's tiles all have the same size, so a batch of them runs through the
  * network as equal sequences of S = N + 5 rows: N patches, then the registers
  * and the zero token. The patches' two input projections run over all rows of
  * the batch at once, suffix included, and one scatter then puts the suffix
  * where it belongs: the few wasted rows cost less than a product per tile
  * would, and a batch is the same few launches whatever it holds. The output
  * projection likewise runs over all rows, into the place compose_tiles
- * gathers from. */
+ * gathers from.
+ *
+ * A window of many tiles is several batches. Where one has too few to fill a
+ * GPU, a group of consecutive windows is one batch: the first window of a group
+ * runs the network for all of them, then each is composed when it is asked for.
+ * So a large canvas' one batch bounds a small canvas' memory and its wait for
+ * the first frames. */
 #include <math.h>
 
 #include "model/video/video-private.h"
@@ -17,8 +23,11 @@
 /* Rows of the matrix products of a batch at most: 14 tiles of the release's
  * size, 3 % faster on an H200 than 7, and as fast as 28. A tile costs 0.17 GiB. */
 #define BATCH_ROWS 26624
+/* Windows of a group at most, 136 frames: more of one tile gain little, and a
+ * clip seldom has them, but each would cost its memory. */
+#define GROUP_WINDOWS 8
 
-/* Prefix views of the workspace for some number of tiles. */
+/* The workspace, or prefix views of it, for some number of tiles. */
 typedef struct {
   gint n_tiles;
   H3Tensor *tokens, *quant;
@@ -37,15 +46,16 @@ struct _H3VideoDecoder {
   H3TileAxis axis_y, axis_x;
   gint tile_h, tile_w;    /* in latents */
   gint n_patches, n_rows; /* of a tile: N, S */
-  gint n_tiles, batch_tiles;
+  gint n_tiles;           /* of a window */
+  gint max_group;         /* windows */
+  gint max_batch;         /* tiles */
 
   /* the workspace */
-  Batch batch[2];         /* a whole batch, and the rest in the last */
-  H3Tensor **tile_tokens; /* [batch_tiles] views of the patches of tokens */
-  H3Tensor **batch_out;   /* a view of tiles for each batch */
+  Batch full;             /* of max_batch tiles */
+  H3Tensor **tile_tokens; /* [max_batch] views of the patches of tokens */
   H3Tensor *wide;         /* qkv, then gate_up */
   H3Tensor *cos, *sin;    /* [S, rot] */
-  H3Tensor *tiles;        /* [n_tiles, S, patch] */
+  H3Tensor *tiles;        /* [max_group * n_tiles, S, patch] */
   H3Tensor *frames;       /* [3, 17, H, W] */
   H3Tensor *overlap;      /* [3, 5, H, W] */
 
@@ -53,6 +63,8 @@ struct _H3VideoDecoder {
   H3Tensor *latent;
   gint n_windows, n_frames;
   gint window, emitted;
+  gint group;             /* windows whose tiles are decoded together */
+  Batch batch[2];         /* a whole batch, and the rest in a group's last */
   H3Tensor *last_frames;  /* views for the last window, which may be shorter */
   H3Tensor *last_overlap; /* NULL: nothing left of it */
 };
@@ -92,10 +104,10 @@ layout_workspace (Layout *layout, const H3VideoVaeConfig *config,
 {
   H3DType dtype = layout->device->vae_dtype;
   gint64 dim = h3_video_dim (config), ffn = config->ffn;
-  gint64 rows = (gint64) decoder->batch_tiles * decoder->n_rows;
-  gint64 suffix = (gint64) decoder->batch_tiles * (config->registers + 1);
+  gint64 rows = (gint64) decoder->max_batch * decoder->n_rows;
+  gint64 suffix = (gint64) decoder->max_batch * (config->registers + 1);
   gint64 height = decoder->axis_y.length, width = decoder->axis_x.length;
-  Batch *full = &decoder->batch[0];
+  Batch *full = &decoder->full;
 
   full->tokens = layout_matrix (layout, dtype, rows, config->channels);
   full->quant = layout_matrix (layout, dtype, rows, config->channels);
@@ -113,20 +125,34 @@ layout_workspace (Layout *layout, const H3VideoVaeConfig *config,
   decoder->sin = layout_matrix (layout, H3_DTYPE_F32, decoder->n_rows,
       h3_video_rot (config));
   decoder->tiles = layout_add (layout, H3_DTYPE_F32, 3,
-      (const gint64[]){ decoder->n_tiles, decoder->n_rows,
-          h3_video_patch (config) });
+      (const gint64[]){ (gint64) decoder->max_group * decoder->n_tiles,
+          decoder->n_rows, h3_video_patch (config) });
   decoder->frames = layout_add (layout, H3_DTYPE_F32, 4,
       (const gint64[]){ 3, H3_VIDEO_WINDOW_FRAMES, height, width });
   decoder->overlap = layout_add (layout, H3_DTYPE_F32, 4,
       (const gint64[]){ 3, H3_VIDEO_OVERLAP, height, width });
 }
 
+/* What fits into a batch, windows first: no less than one, of several batches
+ * as even as can be (28 tiles are twice 14). */
+static void
+decoder_cut_batches (H3VideoDecoder *decoder, gint max_group)
+{
+  gint at_most = MAX (BATCH_ROWS / decoder->n_rows, 1);
+  gint tiles, batches;
+
+  decoder->max_group = CLAMP (at_most / decoder->n_tiles, 1, max_group);
+  tiles = decoder->max_group * decoder->n_tiles;
+  batches = (tiles + at_most - 1) / at_most;
+  decoder->max_batch = (tiles + batches - 1) / batches;
+}
+
 /* How the frame is cut, and how many tiles run at once. */
 static gboolean
 decoder_cut (H3VideoDecoder *decoder, const H3VideoVaeConfig *config,
-    gint latent_h, gint latent_w, GError **error)
+    gint latent_h, gint latent_w, gint max_group, GError **error)
 {
-  gint ratio = config->ratio, at_most, batches;
+  gint ratio = config->ratio;
 
   if (latent_h < 1 || latent_w < 1 || latent_h > G_MAXINT / ratio ||
       latent_w > G_MAXINT / ratio) {
@@ -148,11 +174,15 @@ decoder_cut (H3VideoDecoder *decoder, const H3VideoVaeConfig *config,
   decoder->n_patches = H3_VIDEO_WINDOW * decoder->tile_h * decoder->tile_w;
   decoder->n_rows = decoder->n_patches + config->registers + 1;
   decoder->n_tiles = decoder->axis_y.n * decoder->axis_x.n;
-  /* as even as can be: 28 tiles are twice 14 */
-  at_most = MAX (BATCH_ROWS / decoder->n_rows, 1);
-  batches = (decoder->n_tiles + at_most - 1) / at_most;
-  decoder->batch_tiles = (decoder->n_tiles + batches - 1) / batches;
+  decoder_cut_batches (decoder, max_group);
   return TRUE;
+}
+
+/* One tile keeps a CPU busy, and more only leave its caches. */
+static gint
+device_max_group (const H3Device *device)
+{
+  return device->host_memory ? 1 : GROUP_WINDOWS;
 }
 
 guint64
@@ -162,7 +192,8 @@ h3_video_decoder_workspace (const H3VideoVaeConfig *config,
   Layout layout = { (H3Device *) device, .counting = TRUE };
   H3VideoDecoder decoder = { 0 };
 
-  if (!decoder_cut (&decoder, config, latent_h, latent_w, NULL))
+  if (!decoder_cut (&decoder, config, latent_h, latent_w,
+          device_max_group (device), NULL))
     return 0;
   layout_workspace (&layout, config, &decoder);
   return layout.bytes;
@@ -239,19 +270,19 @@ static void
 upload_suffix (H3VideoDecoder *decoder, gfloat **host, gint32 **host_rows)
 {
   const H3VideoVaeConfig *config = &decoder->vae->config;
-  Batch *full = &decoder->batch[0];
+  Batch *full = &decoder->full;
   gint n = config->registers + 1;
   gint64 dim = h3_video_dim (config);
 
   *host = g_new0 (gfloat, h3_tensor_size (full->suffix));
   *host_rows = g_new (gint32, h3_tensor_size (full->suffix_rows));
-  for (gint b = 0; b < decoder->batch_tiles; b++)
+  for (gint b = 0; b < decoder->max_batch; b++)
     for (gint i = 0; i < n; i++)
       (*host_rows)[b * n + i] = b * decoder->n_rows + decoder->n_patches + i;
   h3_upload (decoder->stream, full->suffix, *host);
   h3_upload (decoder->stream, full->suffix_rows, *host_rows);
 
-  for (gint b = 0; b < decoder->batch_tiles; b++) {
+  for (gint b = 0; b < decoder->max_batch; b++) {
     const gint64 shape[] = { config->registers * dim };
     g_autoptr (H3Tensor) registers =
         h3_tensor_view (full->suffix, b * n * dim, 1, shape);
@@ -264,9 +295,9 @@ upload_suffix (H3VideoDecoder *decoder, gfloat **host, gint32 **host_rows)
 static gpointer
 upload_zero_tokens (H3VideoDecoder *decoder)
 {
-  gpointer zeros = g_malloc0 (decoder->batch[0].tokens->bytes);
+  gpointer zeros = g_malloc0 (decoder->full.tokens->bytes);
 
-  h3_upload (decoder->stream, decoder->batch[0].tokens, zeros);
+  h3_upload (decoder->stream, decoder->full.tokens, zeros);
   return zeros;
 }
 
@@ -297,7 +328,7 @@ static void
 batch_view (H3VideoDecoder *decoder, gint n_tiles, Batch *batch)
 {
   const H3VideoVaeConfig *config = &decoder->vae->config;
-  const Batch *full = &decoder->batch[0];
+  const Batch *full = &decoder->full;
   gint64 rows = (gint64) n_tiles * decoder->n_rows;
   gint64 suffix = (gint64) n_tiles * (config->registers + 1);
 
@@ -311,41 +342,36 @@ batch_view (H3VideoDecoder *decoder, gint n_tiles, Batch *batch)
   batch->attention = h3_tensor_view_rows (full->attention, 0, rows);
   batch->gated = h3_tensor_view_rows (full->gated, 0, rows);
   batch->last = h3_tensor_view_rows (full->last, 0, rows);
-}
-
-static void
-batch_view_wide (H3VideoDecoder *decoder, Batch *batch)
-{
-  const H3VideoVaeConfig *config = &decoder->vae->config;
-  gint64 rows = (gint64) batch->n_tiles * decoder->n_rows;
-
   batch->qkv = view_matrix (decoder->wide, rows, 3 * h3_video_dim (config));
   batch->gate_up = view_matrix (decoder->wide, rows, 2 * config->ffn);
 }
 
 static void
-make_views (H3VideoDecoder *decoder)
+make_tile_views (H3VideoDecoder *decoder)
 {
-  gint full = decoder->batch_tiles, rest = decoder->n_tiles % full;
-  gint64 rows = decoder->n_rows;
-  H3Tensor *tokens = decoder->batch[0].tokens;
+  decoder->tile_tokens = g_new0 (H3Tensor *, decoder->max_batch + 1);
+  for (gint b = 0; b < decoder->max_batch; b++)
+    decoder->tile_tokens[b] = h3_tensor_view_rows (decoder->full.tokens,
+        (gint64) b * decoder->n_rows, decoder->n_patches);
+}
 
-  decoder->batch[0].n_tiles = full;
-  batch_view_wide (decoder, &decoder->batch[0]);
-  if (rest) {
+/* Groups as even as can be: the first frames wait for no more than they must. A
+ * group of several windows is one batch, so there is a rest either in every
+ * window or in the last group. */
+static void
+make_clip_batches (H3VideoDecoder *decoder)
+{
+  gint windows = decoder->n_windows;
+  gint groups = (windows - 1) / decoder->max_group + 1;
+  gint last, tiles, rest;
+
+  decoder->group = (windows - 1) / groups + 1;
+  last = windows - (groups - 1) * decoder->group;
+  tiles = MIN (decoder->group * decoder->n_tiles, decoder->max_batch);
+  rest = last * decoder->n_tiles % tiles;
+  batch_view (decoder, tiles, &decoder->batch[0]);
+  if (rest)
     batch_view (decoder, rest, &decoder->batch[1]);
-    batch_view_wide (decoder, &decoder->batch[1]);
-  }
-
-  decoder->tile_tokens = g_new0 (H3Tensor *, full + 1);
-  for (gint b = 0; b < full; b++)
-    decoder->tile_tokens[b] =
-        h3_tensor_view_rows (tokens, b * rows, decoder->n_patches);
-
-  decoder->batch_out = g_new0 (H3Tensor *, decoder->n_tiles / full + 2);
-  for (gint tile = 0; tile < decoder->n_tiles; tile += full)
-    decoder->batch_out[tile / full] = h3_tensor_view_rows (decoder->tiles,
-        tile * rows, MIN (full, decoder->n_tiles - tile) * rows);
 }
 
 static void
@@ -365,11 +391,11 @@ batch_clear (Batch *batch)
 }
 
 static void
-clear_views (H3Tensor ***views)
+clear_tile_views (H3VideoDecoder *decoder)
 {
-  for (H3Tensor **view = *views; view && *view; view++)
+  for (H3Tensor **view = decoder->tile_tokens; view && *view; view++)
     h3_tensor_unref (*view);
-  g_clear_pointer (views, g_free);
+  g_clear_pointer (&decoder->tile_tokens, g_free);
 }
 
 static void
@@ -378,13 +404,15 @@ forget_clip (H3VideoDecoder *decoder)
   g_clear_pointer (&decoder->latent, h3_tensor_unref);
   g_clear_pointer (&decoder->last_frames, h3_tensor_unref);
   g_clear_pointer (&decoder->last_overlap, h3_tensor_unref);
+  batch_clear (&decoder->batch[1]);
+  batch_clear (&decoder->batch[0]);
   decoder->n_windows = decoder->n_frames = 0;
   decoder->window = decoder->emitted = 0;
 }
 
 H3VideoDecoder *
-h3_video_decoder_new (H3VideoVae *vae, H3Stream *stream, gint latent_h,
-    gint latent_w, H3Composition composition, GError **error)
+h3_video_decoder_new_grouped (H3VideoVae *vae, H3Stream *stream, gint latent_h,
+    gint latent_w, H3Composition composition, gint max_group, GError **error)
 {
   g_autoptr (H3VideoDecoder) decoder = g_new0 (H3VideoDecoder, 1);
   Layout layout = { stream->device };
@@ -392,27 +420,34 @@ h3_video_decoder_new (H3VideoVae *vae, H3Stream *stream, gint latent_h,
   decoder->vae = h3_video_vae_ref (vae);
   decoder->stream = stream;
   decoder->composition = composition;
-  if (!decoder_cut (decoder, &vae->config, latent_h, latent_w, error))
+  if (!decoder_cut (decoder, &vae->config, latent_h, latent_w, max_group,
+          error))
     return NULL;
   layout_workspace (&layout, &vae->config, decoder);
   if (layout.error) {
     g_propagate_error (error, layout.error);
     return NULL;
   }
-  make_views (decoder);
+  make_tile_views (decoder);
   if (!upload_tables (decoder, error))
     return NULL;
   return g_steal_pointer (&decoder);
+}
+
+H3VideoDecoder *
+h3_video_decoder_new (H3VideoVae *vae, H3Stream *stream, gint latent_h,
+    gint latent_w, H3Composition composition, GError **error)
+{
+  return h3_video_decoder_new_grouped (vae, stream, latent_h, latent_w,
+      composition, device_max_group (stream->device), error);
 }
 
 void
 h3_video_decoder_free (H3VideoDecoder *decoder)
 {
   forget_clip (decoder);
-  clear_views (&decoder->tile_tokens);
-  clear_views (&decoder->batch_out);
-  batch_clear (&decoder->batch[1]);
-  batch_clear (&decoder->batch[0]);
+  clear_tile_views (decoder);
+  batch_clear (&decoder->full);
   g_clear_pointer (&decoder->wide, h3_tensor_unref);
   g_clear_pointer (&decoder->cos, h3_tensor_unref);
   g_clear_pointer (&decoder->sin, h3_tensor_unref);
@@ -445,6 +480,30 @@ rms_norm (H3VideoDecoder *decoder, H3Tensor *y, const H3Tensor *x,
                                     .eps = decoder->vae->config.eps });
 }
 
+/* z: tile number @tile of the group */
+static void
+take_latent_tile (H3VideoDecoder *decoder, H3Tensor *z, gint tile)
+{
+  H3VideoVae *vae = decoder->vae;
+  gint ratio = vae->config.ratio;
+  gint window = decoder->window + tile / decoder->n_tiles;
+  gint place = tile % decoder->n_tiles;
+  gint i = place / decoder->axis_x.n, j = place % decoder->axis_x.n;
+
+  h3_latent_tile (decoder->stream, &(H3LatentTileArgs){
+                                       .y = z,
+                                       .latent = decoder->latent,
+                                       .mean = vae->latents_mean,
+                                       .std = vae->latents_std,
+                                       .t0 = window * H3_VIDEO_WINDOW_STEP,
+                                       .y0 = decoder->axis_y.start[i] / ratio,
+                                       .x0 = decoder->axis_x.start[j] / ratio,
+                                       .t = H3_VIDEO_WINDOW,
+                                       .h = decoder->tile_h,
+                                       .w = decoder->tile_w,
+                                   });
+}
+
 /* x = [x_embedder (post_quant_conv (z)), registers, 0] for each tile. The
  * embedding goes through the narrow type on its way to the float32 stream, as
  * the recipe of 7.1 has it. */
@@ -452,26 +511,9 @@ static void
 embed_tiles (H3VideoDecoder *decoder, const Batch *batch, gint first_tile)
 {
   H3VideoVae *vae = decoder->vae;
-  gint ratio = vae->config.ratio;
 
-  for (gint b = 0; b < batch->n_tiles; b++) {
-    gint tile = first_tile + b;
-    gint i = tile / decoder->axis_x.n, j = tile % decoder->axis_x.n;
-
-    h3_latent_tile (decoder->stream,
-        &(H3LatentTileArgs){
-            .y = decoder->tile_tokens[b],
-            .latent = decoder->latent,
-            .mean = vae->latents_mean,
-            .std = vae->latents_std,
-            .t0 = decoder->window * H3_VIDEO_WINDOW_STEP,
-            .y0 = decoder->axis_y.start[i] / ratio,
-            .x0 = decoder->axis_x.start[j] / ratio,
-            .t = H3_VIDEO_WINDOW,
-            .h = decoder->tile_h,
-            .w = decoder->tile_w,
-        });
-  }
+  for (gint b = 0; b < batch->n_tiles; b++)
+    take_latent_tile (decoder, decoder->tile_tokens[b], first_tile + b);
   linear (decoder, batch->quant, batch->tokens, &vae->post_quant);
   linear (decoder, batch->normed, batch->quant, &vae->x_embedder);
   h3_copy (decoder->stream, batch->x, batch->normed);
@@ -553,13 +595,13 @@ run_blocks (H3VideoDecoder *decoder, const Batch *batch, const H3Stop *stop,
 }
 
 static gboolean
-decode_tiles (H3VideoDecoder *decoder, gint first_tile, const H3Stop *stop,
-    const H3Tap *tap, GError **error)
+decode_batch (H3VideoDecoder *decoder, const Batch *batch, gint first_tile,
+    const H3Stop *stop, const H3Tap *tap, GError **error)
 {
   H3VideoVae *vae = decoder->vae;
-  gboolean whole = decoder->n_tiles - first_tile >= decoder->batch_tiles;
-  const Batch *batch = &decoder->batch[whole ? 0 : 1];
-  H3Tensor *out = decoder->batch_out[first_tile / decoder->batch_tiles];
+  gint64 rows = decoder->n_rows;
+  g_autoptr (H3Tensor) out = h3_tensor_view_rows (decoder->tiles,
+      first_tile * rows, batch->n_tiles * rows);
 
   embed_tiles (decoder, batch, first_tile);
   h3_tap (tap, "decoder.proj_in", batch->x);
@@ -576,31 +618,52 @@ decode_tiles (H3VideoDecoder *decoder, gint first_tile, const H3Stop *stop,
   return TRUE;
 }
 
+/* The tiles of the window that is due and of those grouped with it. */
 static gboolean
-decode_window (H3VideoDecoder *decoder, const H3Stop *stop, const H3Tap *tap,
+decode_group (H3VideoDecoder *decoder, const H3Stop *stop, const H3Tap *tap,
     GError **error)
 {
-  for (gint tile = 0; tile < decoder->n_tiles; tile += decoder->batch_tiles)
-    if (!decode_tiles (decoder, tile, stop, tap, error))
+  gint n = MIN (decoder->group, decoder->n_windows - decoder->window);
+  gint n_tiles = n * decoder->n_tiles;
+  const Batch *batch = &decoder->batch[0];
+
+  for (gint tile = 0; tile < n_tiles; tile += batch->n_tiles) {
+    if (n_tiles - tile < batch->n_tiles)
+      batch = &decoder->batch[1];
+    if (!decode_batch (decoder, batch, tile, stop, tap, error))
       return FALSE;
+  }
   return !h3_stop_requested (stop, error);
 }
 
 /* The clip (video-vae.md 9.2, 12) */
 
 static void
-compose (H3VideoDecoder *decoder, H3Tensor *y, gint first_frame)
+compose (H3VideoDecoder *decoder, H3Tensor *y, const H3Tensor *tiles,
+    gint first_frame)
 {
   const H3VideoVaeConfig *config = &decoder->vae->config;
 
   h3_compose_tiles (decoder->stream, &(H3ComposeTilesArgs){ .y = y,
-                                         .tiles = decoder->tiles,
+                                         .tiles = tiles,
                                          .axis_y = &decoder->axis_y,
                                          .axis_x = &decoder->axis_x,
                                          .first_frame = first_frame,
                                          .patch_t = config->ratio_t,
                                          .patch = config->ratio,
                                          .composition = decoder->composition });
+}
+
+/* Those of the window that is due, in its group. */
+static H3Tensor *
+view_window_tiles (H3VideoDecoder *decoder)
+{
+  gint patch = h3_video_patch (&decoder->vae->config);
+  gint64 first = decoder->window % decoder->group * decoder->n_tiles;
+  const gint64 shape[] = { decoder->n_tiles, decoder->n_rows, patch };
+
+  return h3_tensor_view (decoder->tiles, first * decoder->n_rows * patch, 3,
+      shape);
 }
 
 /* A window's new frames, and what the next one begins with or, after the last,
@@ -613,13 +676,14 @@ compose_window (H3VideoDecoder *decoder)
   gboolean still = decoder->n_frames == 1;
   H3Tensor *frames = last ? decoder->last_frames : decoder->frames;
   H3Tensor *overlap = last ? decoder->last_overlap : decoder->overlap;
+  g_autoptr (H3Tensor) tiles = view_window_tiles (decoder);
 
-  compose (decoder, frames, H3_VIDEO_FIRST_FRAME + (still ? 4 : 0));
+  compose (decoder, frames, tiles, H3_VIDEO_FIRST_FRAME + (still ? 4 : 0));
   if (decoder->window > 0)
     h3_blend_frames (decoder->stream,
         &(H3BlendFramesArgs){ .y = frames, .previous = decoder->overlap });
   if (overlap)
-    compose (decoder, overlap, H3_VIDEO_OVERLAP_FRAME);
+    compose (decoder, overlap, tiles, H3_VIDEO_OVERLAP_FRAME);
 }
 
 static gboolean
@@ -665,6 +729,7 @@ h3_video_decoder_start (H3VideoDecoder *decoder, H3Tensor *latent,
   decoder->latent = h3_tensor_ref (latent);
   decoder->n_windows = h3_video_windows ((gint) latent->shape[1]);
   decoder->n_frames = h3_video_frames ((gint) latent->shape[1]);
+  make_clip_batches (decoder);
 
   left = decoder->n_frames - (decoder->n_windows - 1) * H3_VIDEO_WINDOW_FRAMES;
   decoder->last_frames =
@@ -691,8 +756,10 @@ h3_video_decoder_next (H3VideoDecoder *decoder, const H3Stop *stop,
     return TRUE;
 
   if (decoder->window < decoder->n_windows) {
-    if (h3_stop_requested (stop, error) ||
-        !decode_window (decoder, stop, tap, error))
+    if (h3_stop_requested (stop, error))
+      return FALSE;
+    if (decoder->window % decoder->group == 0 &&
+        !decode_group (decoder, stop, tap, error))
       return FALSE;
     compose_window (decoder);
     if (!h3_stream_check (decoder->stream, error))

@@ -108,6 +108,12 @@ gfloat *h3_video_posterior (const H3VideoMoments *moments,
     const H3VideoVaeConfig *config, H3Posterior posterior, guint64 seed,
     GError **error);
 
+/* As h3_video_decoder_new(), with groups of up to @max_group >= 1 windows, as
+ * far as they fit into a batch, whatever the device: the choice is the tests'. */
+H3VideoDecoder *h3_video_decoder_new_grouped (H3VideoVae *vae, H3Stream *stream,
+    gint latent_h, gint latent_w, H3Composition composition, gint max_group,
+    GError **error);
+
 /* Channels a level begins with. */
 static inline gint
 h3_video_level_in (const H3VideoEncoderConfig *config, gint level)

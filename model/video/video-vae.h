@@ -69,9 +69,10 @@ gint h3_video_decoder_frames (const H3VideoDecoder *decoder);
  * @first: (out): the clip's number of their first frame
  * @n: (out): how many are final now, 0 at the end of the clip
  *
- * Decodes a window and gives its 17 frames, or as many as the clip has; after
- * the last window one more call gives the up to 5 frames that no window
- * follows, without computing. @stop is asked between transformer blocks; after
+ * Gives a window's 17 frames, or as many as the clip has; after the last window
+ * one more call gives the up to 5 frames that no window follows. Small windows
+ * are decoded in groups, as many as a large one would cost: the first call of a
+ * group does the computing. @stop is asked between transformer blocks; after
  * H3_ERROR_CANCELLED the same window can be asked for again.
  */
 gboolean h3_video_decoder_next (H3VideoDecoder *decoder, const H3Stop *stop,

@@ -5,18 +5,35 @@
 #include <string.h>
 
 #include "fill-model.h"
+#include "model/video/video-private.h"
 #include "test-video.h"
 #include "tests/tools/h3-test.h"
+#include "tests/tools/h3-test-device.h"
 
 #define CHANNELS 4
 #define H 9 /* of model A: tile rows from 0 and 1, columns from 0 and 6 */
 #define W 14
+#define MAX_T 27 /* 5 windows */
 
 typedef struct {
   H3VideoVae *vae;
   H3Stream *stream;
   H3VideoDecoder *decoder;
 } Fixture;
+
+/* Groups of up to @max_group windows. How many rows a product has decides how it
+ * sums, so only equal groups give equal bytes. */
+static H3VideoDecoder *
+decoder_of (Fixture *f, gint max_group)
+{
+  g_autoptr (GError) error = NULL;
+  H3VideoDecoder *decoder = h3_video_decoder_new_grouped (f->vae, f->stream, H,
+      W, H3_COMPOSITION_RAW, max_group, &error);
+
+  g_assert_no_error (error);
+  g_assert_nonnull (decoder);
+  return decoder;
+}
 
 static void
 set_up (Fixture *f, gconstpointer data)
@@ -29,9 +46,7 @@ set_up (Fixture *f, gconstpointer data)
   fill_delete (dir);
   f->stream = h3_stream_new (test_device (), &error);
   g_assert_no_error (error);
-  f->decoder = h3_video_decoder_new (f->vae, f->stream, H, W,
-      H3_COMPOSITION_RAW, &error);
-  g_assert_no_error (error);
+  f->decoder = decoder_of (f, 1);
 }
 
 static void
@@ -46,12 +61,12 @@ tear_down (Fixture *f, gconstpointer data)
 static H3Tensor *
 latent_of (gint t, gfloat sign)
 {
-  g_autofree gfloat *whole = fill_latent (CHANNELS, 12, H, W);
+  g_autofree gfloat *whole = fill_latent (CHANNELS, MAX_T, H, W);
   g_autofree gfloat *cut = g_new (gfloat, CHANNELS * t * H * W);
 
   for (gint c = 0; c < CHANNELS; c++)
     for (gint i = 0; i < t * H * W; i++)
-      cut[c * t * H * W + i] = sign * whole[c * 12 * H * W + i];
+      cut[c * t * H * W + i] = sign * whole[c * MAX_T * H * W + i];
   return test_latent (cut, CHANNELS, t, H, W);
 }
 
@@ -115,7 +130,7 @@ test_padding (Fixture *f, gconstpointer data)
 
   for (guint i = 0; i < G_N_ELEMENTS (lengths); i++) {
     gint t = lengths[i], padded = t <= 7 ? 7 : 12;
-    g_autofree gfloat *whole = fill_latent (CHANNELS, 12, H, W);
+    g_autofree gfloat *whole = fill_latent (CHANNELS, MAX_T, H, W);
     g_autofree gfloat *values = g_new (gfloat, CHANNELS * padded * H * W);
     g_autoptr (H3Tensor) latent = latent_of (t, 1);
     g_autoptr (H3Tensor) long_latent = NULL;
@@ -125,7 +140,8 @@ test_padding (Fixture *f, gconstpointer data)
     for (gint c = 0; c < CHANNELS; c++)
       for (gint k = 0; k < padded; k++)
         memcpy (values + (c * padded + k) * H * W,
-            whole + (c * 12 + MIN (k, t - 1)) * H * W, H * W * sizeof (gfloat));
+            whole + (c * MAX_T + MIN (k, t - 1)) * H * W,
+            H * W * sizeof (gfloat));
     long_latent = test_latent (values, CHANNELS, padded, H, W);
     clip = decode (f, latent);
     long_clip = decode (f, long_latent);
@@ -208,13 +224,13 @@ stop_after (gpointer user_data)
 }
 
 static gint
-count_questions (Fixture *f, H3Tensor *latent)
+count_questions (Fixture *f, H3VideoDecoder *decoder, H3Tensor *latent)
 {
   gint left = G_MAXINT;
   H3Stop stop = { stop_after, &left };
   g_autoptr (GError) error = NULL;
   g_autoptr (Clip) clip =
-      test_decode_with (f->decoder, f->stream, latent, &stop, &error);
+      test_decode_with (decoder, f->stream, latent, &stop, &error);
 
   g_assert_no_error (error);
   return G_MAXINT - left;
@@ -226,7 +242,7 @@ test_cancel (Fixture *f, gconstpointer data)
   g_autoptr (H3Tensor) latent = latent_of (12, 1);
   g_autoptr (H3Tensor) other = latent_of (12, -1);
   g_autoptr (Clip) whole = decode (f, latent);
-  gint questions = count_questions (f, other);
+  gint questions = count_questions (f, f->decoder, other);
 
   /* at least once per window and block */
   g_assert_cmpint (questions, >=, 2 * 2);
@@ -271,6 +287,145 @@ test_resume (Fixture *f, gconstpointer data)
   g_assert_true (h3_stream_synchronize (f->stream, NULL));
   g_assert_cmpfloat (got[0], ==, clip_at (whole, 0, 17, 0, 0));
   g_assert_cmpfloat (got[5 * H * 4 * W * 4], ==, clip_at (whole, 0, 22, 0, 0));
+}
+
+/* Groups */
+
+static void
+count_runs (const gchar *name, const H3Tensor *value, gpointer user_data)
+{
+  gint *runs = user_data;
+
+  *runs += g_str_equal (name, "decoder.proj_in");
+}
+
+/* The next call gives the frames of @whole from @expected on, after
+ * @expected_runs batches. */
+static gint
+assert_next (Fixture *f, H3VideoDecoder *decoder, const Clip *whole,
+    gint expected, gint expected_runs)
+{
+  gint runs = 0, first, n;
+  H3Tap tap = { count_runs, &runs };
+  gsize frame = (gsize) whole->height * whole->width;
+  gdouble tolerance = h3_test_tolerance (2e-5, 1e-2);
+  g_autofree gfloat *got = NULL;
+  g_autoptr (GError) error = NULL;
+  H3Tensor *pixels;
+
+  h3_video_decoder_next (decoder, NULL, &tap, &pixels, &first, &n, &error);
+  g_assert_no_error (error);
+  g_assert_cmpint (runs, ==, expected_runs);
+  g_assert_cmpint (first, ==, expected);
+  if (n == 0)
+    return 0;
+
+  got = g_new (gfloat, h3_tensor_size (pixels));
+  h3_download (f->stream, got, pixels);
+  g_assert_true (h3_stream_synchronize (f->stream, NULL));
+  for (gint c = 0; c < 3; c++) {
+    const gfloat *a = got + c * n * frame;
+    const gfloat *b = whole->pixels + (c * whole->frames + first) * frame;
+
+    for (gsize i = 0; i < n * frame; i++)
+      g_assert_cmpfloat_with_epsilon (a[i], b[i], tolerance);
+  }
+  return n;
+}
+
+/* The windows of @t latents in groups of up to @max_group: @runs[k] batches in
+ * call k. */
+static void
+assert_groups (Fixture *f, gint t, gint max_group, const gint *runs)
+{
+  g_autoptr (H3VideoDecoder) decoder = decoder_of (f, max_group);
+  g_autoptr (H3Tensor) latent = latent_of (t, 1);
+  g_autoptr (Clip) whole = decode (f, latent);
+  guint call = 0;
+  gint first = 0, n;
+
+  g_assert_true (h3_video_decoder_start (decoder, latent, NULL));
+  do {
+    n = assert_next (f, decoder, whole, first, runs[call]);
+    if (n > 0)
+      g_assert_cmpint (n, ==, g_array_index (whole->counts, gint, call));
+    first += n;
+    call++;
+  } while (n > 0);
+  g_assert_cmpint (first, ==, whole->frames);
+  g_assert_cmpuint (call, ==, whole->counts->len + 1);
+}
+
+/* The same clip whatever the grouping, and the network runs as seldom as it can. */
+static void
+test_groups (Fixture *f, gconstpointer data)
+{
+  static const struct {
+    gint t, max_group;
+    gint runs[8];
+  } table[] = {
+    { 1, 3, { 1 } },
+    { 7, 3, { 1 } },
+    { 12, 1, { 1, 1 } }, /* 39 frames */
+    { 12, 2, { 1 } },
+    { 12, 3, { 1 } },
+    { 17, 1, { 1, 1, 1 } }, /* 56 */
+    { 17, 2, { 1, 0, 1 } }, /* ends inside a group */
+    { 17, 3, { 1 } },
+    { 27, 2, { 1, 0, 1, 0, 1 } }, /* 90 */
+    { 27, 3, { 1, 0, 0, 1 } },    /* ends inside a group */
+    { 27, 4, { 1, 0, 0, 1 } },    /* 3 + 2 rather than 4 + 1 */
+    { 27, 32, { 1 } },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (table); i++)
+    assert_groups (f, table[i].t, table[i].max_group, table[i].runs);
+}
+
+/* A decoder of groups takes clips of any length one after the other. */
+static void
+test_groups_in_a_row (Fixture *f, gconstpointer data)
+{
+  static const gint lengths[] = { 27, 1, 17, 27 };
+  g_autoptr (H3VideoDecoder) decoder = decoder_of (f, 3);
+
+  for (guint i = 0; i < G_N_ELEMENTS (lengths); i++) {
+    g_autoptr (H3VideoDecoder) fresh = decoder_of (f, 3);
+    g_autoptr (H3Tensor) latent = latent_of (lengths[i], 1);
+    g_autoptr (Clip) got =
+        test_decode_with (decoder, f->stream, latent, NULL, NULL);
+    g_autoptr (Clip) expected =
+        test_decode_with (fresh, f->stream, latent, NULL, NULL);
+
+    assert_same_clip (got, expected);
+  }
+}
+
+/* Wherever a clip of 3 + 2 windows is cancelled, the call can be made again. */
+static void
+test_groups_cancel (Fixture *f, gconstpointer data)
+{
+  g_autoptr (H3VideoDecoder) decoder = decoder_of (f, 3);
+  g_autoptr (H3Tensor) latent = latent_of (27, 1);
+  g_autoptr (Clip) whole =
+      test_decode_with (decoder, f->stream, latent, NULL, NULL);
+  gint questions = count_questions (f, decoder, latent);
+
+  for (gint k = 0; k < questions; k++) {
+    gint left = k, first, n;
+    H3Stop stop = { stop_after, &left };
+    g_autoptr (GError) error = NULL;
+    H3Tensor *pixels;
+
+    g_assert_true (h3_video_decoder_start (decoder, latent, NULL));
+    while (h3_video_decoder_next (decoder, &stop, NULL, &pixels, &first, &n,
+        &error))
+      g_assert_cmpint (n, >, 0);
+    g_assert_error (error, H3_ERROR, H3_ERROR_CANCELLED);
+    g_assert_cmpint (n, ==, 0);
+    /* groups begin with windows 0 and 3 */
+    assert_next (f, decoder, whole, first, first % 51 == 0);
+  }
 }
 
 static void
@@ -340,13 +495,12 @@ counting_free (H3Device *device, gpointer data, gsize bytes)
   real_ops->free (device, data, bytes);
 }
 
-/* The workspace is what was said, and no clip takes more. */
+/* The workspace is what was said, and no clip takes more; @max_group: what the
+ * device would have, or 0 for what it has. */
 static void
-test_workspace (Fixture *f, gconstpointer data)
+assert_workspace (Fixture *f, guint64 planned, gint max_group)
 {
-  const H3VideoVaeConfig *config = h3_video_vae_config (f->vae);
   H3Device *device = test_device ();
-  guint64 planned = h3_video_decoder_workspace (config, device, H, W);
   g_autoptr (H3Tensor) latent = latent_of (12, 1);
   g_autoptr (H3VideoDecoder) decoder = NULL;
   g_autoptr (Clip) clip = NULL;
@@ -360,8 +514,9 @@ test_workspace (Fixture *f, gconstpointer data)
   ops.free = counting_free;
   allocated = peak = 0;
   device->ops = &ops;
-  decoder =
-      h3_video_decoder_new (f->vae, f->stream, H, W, H3_COMPOSITION_RAW, NULL);
+  decoder = max_group ? decoder_of (f, max_group)
+                      : h3_video_decoder_new (f->vae, f->stream, H, W,
+                            H3_COMPOSITION_RAW, NULL);
   g_assert_nonnull (decoder);
   g_assert_cmpuint (allocated, ==, planned);
 
@@ -373,6 +528,55 @@ test_workspace (Fixture *f, gconstpointer data)
   g_clear_pointer (&decoder, h3_video_decoder_free);
   g_assert_cmpuint (allocated, ==, 0);
   device->ops = real_ops;
+}
+
+static void
+test_workspace (Fixture *f, gconstpointer data)
+{
+  const H3VideoVaeConfig *config = h3_video_vae_config (f->vae);
+  H3Device cpu = *test_device (), gpu = cpu;
+  guint64 single, grouped;
+
+  cpu.host_memory = TRUE;
+  gpu.host_memory = FALSE;
+  single = h3_video_decoder_workspace (config, &cpu, H, W);
+  grouped = h3_video_decoder_workspace (config, &gpu, H, W);
+  g_assert_cmpuint (grouped, >, single);
+  assert_workspace (f, test_device ()->host_memory ? single : grouped, 0);
+  assert_workspace (f, single, 1);
+  assert_workspace (f, grouped, 8);
+}
+
+/* On a GPU no canvas of whole tiles needs more than one of a full batch, 7 x 2
+ * tiles of the release's size, and none of smaller tiles much more. */
+static void
+test_workspace_bound (void)
+{
+  static const H3VideoVaeConfig release = {
+    .channels = 24,
+    .layers = 24,
+    .heads = 24,
+    .head_dim = 64,
+    .registers = 4,
+    .ffn = 4096,
+    .ratio = 16,
+    .ratio_t = 4,
+    .tile = 256,
+    .min_overlap = 64,
+    .rope_ratio = 0.5,
+  };
+  H3Device gpu = *test_device ();
+  guint64 full;
+
+  gpu.host_memory = FALSE;
+  full = h3_video_decoder_workspace (&release, &gpu, 28, 88);
+  for (gint h = 1; h <= 28; h++)
+    for (gint w = 1; w <= 64; w++) {
+      guint64 bytes = h3_video_decoder_workspace (&release, &gpu, h, w);
+
+      g_assert_cmpuint (bytes, >, 0);
+      g_assert_cmpuint (bytes, <=, h < 16 || w < 16 ? full / 16 * 17 : full);
+    }
 }
 
 /* Fails the allocation that brings the total above @peak. */
@@ -478,6 +682,9 @@ add_stream_tests (void)
   ADD ("end", test_end);
   ADD ("cancel", test_cancel);
   ADD ("resume", test_resume);
+  ADD ("groups", test_groups);
+  ADD ("groups-in-a-row", test_groups_in_a_row);
+  ADD ("groups-cancel", test_groups_cancel);
   ADD ("bad-latents", test_bad_latents);
   ADD ("bad-sizes", test_bad_sizes);
   ADD ("workspace", test_workspace);
@@ -485,4 +692,5 @@ add_stream_tests (void)
   ADD ("tap", test_tap);
   ADD ("batches", test_batches);
 #undef ADD
+  g_test_add_func ("/video/stream/workspace-bound", test_workspace_bound);
 }
