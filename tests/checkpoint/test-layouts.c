@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Both layouts of the tiny checkpoint are the same weights on the device:
  * names, splits and row orders are undone by loading. */
+#include "gguf-file.h"
 #include "test-checkpoint.h"
 #include "test-device.h"
 
@@ -93,6 +94,33 @@ test_same_weights_comfy (gconstpointer data)
 
   g_assert_cmpstr (official, ==, folder);
   g_assert_cmpstr (official, ==, file);
+}
+
+/* ComfyUI's file as GGUF, in its floats. */
+static void
+test_same_weights_gguf (gconstpointer data)
+{
+  const Component *c = data;
+  const H3StoredType type = H3_STORED_BF16;
+  g_autofree gchar *from =
+      g_build_filename (h3_test_tiny_comfy_dir (), c->comfy_file, NULL);
+  g_autofree gchar *folder = g_path_get_dirname (from);
+  g_autofree gchar *from_config =
+      g_build_filename (folder, "config.json", NULL);
+  g_autofree gchar *dir = h3_test_temp_dir ();
+  g_autofree gchar *path = g_build_filename (dir, "f.gguf", NULL);
+  g_autofree gchar *config = g_build_filename (dir, "config.json", NULL);
+  g_autofree gchar *official = load_and_hash (c, h3_test_tiny_dir ());
+  g_autofree gchar *gguf = NULL;
+  g_autoptr (GError) error = NULL;
+
+  gguf_convert (from, path, &type, 1, 0, &error);
+  g_assert_no_error (error);
+  if (g_file_test (from_config, G_FILE_TEST_EXISTS))
+    h3_test_copy_file (from_config, config);
+  gguf = load_and_hash (c, path);
+  g_assert_cmpstr (official, ==, gguf);
+  h3_test_remove_tree (dir);
 }
 
 /* Beside the official config.json too: one file is ComfyUI's, whatever the
@@ -211,6 +239,12 @@ add_layout_tests (void)
         g_strconcat ("/layouts/comfy/", components[i].name, NULL);
     g_test_add_data_func (name, &components[i], test_same_weights);
     g_test_add_data_func (comfy, &components[i], test_same_weights_comfy);
+    if (components[i].load == load_transformer ||
+        components[i].load == load_text_model) {
+      g_autofree gchar *gguf =
+          g_strconcat ("/layouts/gguf/", components[i].name, NULL);
+      g_test_add_data_func (gguf, &components[i], test_same_weights_gguf);
+    }
   }
   g_test_add_func ("/layouts/rounded", test_rounded);
   g_test_add_func ("/layouts/comfy/official-folder",
