@@ -425,6 +425,23 @@ gst_h3_decoder_check_drained (GstH3Decoder *self)
   gst_h3_common_fail (&self->common, error);
 }
 
+/* The next clip decodes to what the last one did: nothing is to be negotiated.
+ * GstBaseTransform would ask about allocation again, a query that waits until a
+ * queue behind us is empty, which may wait for a clip that waits for us. */
+static gboolean
+gst_h3_decoder_same_output (GstBaseTransform *trans, GstCaps *caps)
+{
+  g_autoptr (GstCaps) current = gst_pad_get_current_caps (trans->srcpad);
+  g_autoptr (GstCaps) made = NULL;
+
+  if (!current || gst_pad_needs_reconfigure (trans->srcpad))
+    return FALSE;
+  made = GST_BASE_TRANSFORM_GET_CLASS (trans)->transform_caps (trans,
+      GST_PAD_SINK, caps, NULL);
+  return gst_caps_is_subset (current, made) &&
+         gst_h3_decoder_set_caps (trans, caps, current);
+}
+
 static gboolean
 gst_h3_decoder_sink_event (GstBaseTransform *trans, GstEvent *event)
 {
@@ -440,6 +457,10 @@ gst_h3_decoder_sink_event (GstBaseTransform *trans, GstEvent *event)
       GstCaps *parsed;
 
       gst_event_parse_caps (event, &parsed);
+      if (gst_h3_decoder_same_output (trans, parsed)) {
+        gst_event_unref (event);
+        return TRUE;
+      }
       caps = gst_caps_ref (parsed);
       break;
     }

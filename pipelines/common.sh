@@ -4,6 +4,8 @@
 #   quoted TEXT   TEXT as a property's value, whatever characters it has
 #   quoted_list TEXT...   several, as the value of a property that takes a list
 #   $H3_SETTINGS  more properties of h3src, or of h3denoise where that is used
+#   whole FILE    from here on $part is written; it becomes FILE when the script
+#                 ends well, else it goes and a FILE of before stays
 # shellcheck shell=sh disable=SC2034
 set -eu
 trap 'exit 130' INT # so that dash runs what is trapped at EXIT
@@ -26,6 +28,15 @@ quoted_list () {
     list="$list${list:+, }\"${item%x}\""
   done
   printf '"<%s>"' "$(printf %s "$list" | LC_ALL=C sed -e 's/["\\]/\\&/g')"
+}
+
+temporary=
+whole () {
+  whole=$1 part=$1.part
+  trap 'status=$?
+    [ -z "$temporary" ] || rm -f "$temporary"
+    if [ $status -eq 0 ]; then mv "$part" "$whole"; else rm -f "$part"; fi
+    exit $status' EXIT
 }
 
 # A tree that was built but not installed: use its plugin.

@@ -6,9 +6,10 @@
 file=${1-}
 set -- "" "${2:-clip.mp4}"
 . "$(dirname "$0")/common.sh"
+whole "$2"
 [ -n "$file" ] || {
   file=$(mktemp)
-  trap 'rm -f "$file"' EXIT
+  temporary=$file
   echo 'a red circle moves right on a blue background, high tone' >"$file"
 }
 
@@ -20,4 +21,4 @@ gst-launch-1.0 -e \
     h264parse ! mux.video_0 \
   d.audio ! h3audiovae skip-samples=1024 ! queue ! audioconvert ! \
     avenc_aac bitrate=192000 ! aacparse ! mux.audio_0 \
-  mp4mux name=mux faststart=true ! filesink location="$(quoted "$2")"
+  mp4mux name=mux faststart=true ! filesink location="$(quoted "$part")"

@@ -21,14 +21,10 @@ echo "Building in $top/build" >&2
     -Dcuda=disabled >&2
 ninja -C "$top/build" >&2
 
-# The clip appears under its name only when it is whole.
-part=$out.part
-trap 'rm -f "$part"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 export GST_PLUGIN_PATH_1_0="$top/build/gst${GST_PLUGIN_PATH_1_0:+:$GST_PLUGIN_PATH_1_0}"
 export H3_MODEL_PATH="$top/demo/FL2VA"
-"$top/pipelines/mp4.sh" "${1-}" "$part"
-mv "$part" "$out"
-trap - EXIT
+"$top/pipelines/mp4.sh" "${1-}" "$out"
 echo "Your clip: $out"
+echo "To use the plugin: export GST_PLUGIN_PATH=$top/build/gst"

@@ -5,10 +5,11 @@
 # Usage: references.sh "PROMPT" OUT.mp4 FILE...
 [ $# -ge 3 ] || { echo "Usage: ${0##*/} \"PROMPT\" OUT.mp4 FILE..." >&2; exit 2; }
 . "$(dirname "$0")/common.sh"
-out=$2; shift 2
+whole "$2"
+shift 2
 
 # shellcheck disable=SC2086
-exec gst-launch-1.0 -e \
+gst-launch-1.0 -e \
   h3src name=h3 prompt="$(quoted "$prompt")" skip-samples=1024 \
     references="$(quoted_list "$@")" $H3_SETTINGS \
   h3.video ! queue ! x264enc bitrate=8000 speed-preset=medium key-int-max=48 ! \
@@ -16,4 +17,4 @@ exec gst-launch-1.0 -e \
   h3.audio ! queue ! audioconvert ! avenc_aac bitrate=192000 ! aacparse ! \
     mux.audio_0 \
   mp4mux name=mux faststart=true ! \
-    filesink location="$(quoted "$out")"
+    filesink location="$(quoted "$part")"

@@ -503,9 +503,15 @@ h3_checkpoint_path (const H3Checkpoint *checkpoint, H3Component component,
     return NULL;
   }
   if (component == H3_COMPONENT_TRANSFORMER && checkpoint->other_partition) {
+    gboolean references = !g_str_equal (checkpoint->other_partition, "ref2va");
+
     g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
-        "%s: model_index.json declares partition %s, the other one is needed",
-        checkpoint->path, checkpoint->other_partition);
+        "%s holds the transformer for %s (model_index.json: partition %s); %s "
+        "the release's %s is needed",
+        checkpoint->path, references ? "text and keyframes" : "references",
+        checkpoint->other_partition,
+        references ? "for references" : "without references",
+        references ? "Ref2VA" : "FL2VA");
     return NULL;
   }
   return path;

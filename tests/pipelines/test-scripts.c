@@ -142,6 +142,51 @@ test_quickstart_refuses (void)
   }
 }
 
+/* More prompts than the queues between the elements hold. */
+static void
+test_many_prompts (void)
+{
+  g_autofree gchar *prompts = test_path ("twelve.txt");
+  g_autofree gchar *out = test_path ("twelve.mp4");
+  g_autofree gchar *script = script_path ("several.sh");
+  g_autoptr (GString) text = g_string_new (NULL);
+  const gchar *argv[] = { script, prompts, out, NULL };
+  const gchar *env[] = { "H3_SETTINGS=steps=1 width=96 height=64 frames=22",
+    NULL };
+  g_autoptr (Media) media = NULL;
+  g_autoptr (Result) result = NULL;
+
+  if (test_lacks (H264 AAC "subparse"))
+    return;
+  for (guint i = 0; i < 12; i++)
+    g_string_append (text, PROMPT "\n");
+  h3_test_write_file (prompts, text->str, text->len);
+  result = run (argv, env, NULL);
+  assert_ok (result);
+  media = media_read (out);
+  g_assert_cmpuint (media->frames, ==, 12 * 22);
+}
+
+/* What was there before stays when a script fails, and nothing half is left. */
+static void
+test_failed (void)
+{
+  g_autofree gchar *out = test_path ("kept.mp4");
+  g_autofree gchar *part = test_path ("kept.mp4.part");
+  g_autofree gchar *script = script_path ("first-frame.sh");
+  g_autofree gchar *missing = test_path ("nosuch.png");
+  const gchar *argv[] = { script, missing, PROMPT, out, NULL };
+  g_autoptr (Result) result = NULL;
+  g_autofree gchar *kept = NULL;
+
+  h3_test_write_file (out, "before", 6);
+  result = run (argv, NULL, NULL);
+  g_assert_cmpint (result->status, !=, 0);
+  g_assert_true (g_file_get_contents (out, &kept, NULL, NULL));
+  g_assert_cmpstr (kept, ==, "before");
+  g_assert_false (g_file_test (part, G_FILE_TEST_EXISTS));
+}
+
 static void
 test_elements (void)
 {
@@ -498,6 +543,8 @@ main (int argc, char **argv)
   g_test_add_func ("/scripts/keyframes", test_keyframes);
   g_test_add_func ("/scripts/references.sh", test_references);
   g_test_add_func ("/scripts/embed.c", test_embed);
+  g_test_add_func ("/scripts/many-prompts", test_many_prompts);
+  g_test_add_func ("/scripts/failed", test_failed);
   g_test_add_func ("/scripts/all", test_all_scripts);
   return test_end ();
 }
