@@ -265,7 +265,7 @@ static void
 test_stacked (Ops *ops)
 {
   H3Weight *parts[] = { random_weight (ops, H3_ENCODING_Q4_K, 70, 1280),
-    h3_weight_ref (ops_weight (ops, H3_DTYPE_BF16, 1, DIMS (9, 1280))),
+    ops_weight (ops, H3_DTYPE_BF16, 1, DIMS (9, 1280)),
     random_weight (ops, H3_ENCODING_Q6_K, 30, 1280) };
   g_autoptr (H3Weight) w = h3_weight_new_stacked (parts, 3);
   H3LinearArgs args = { .weight = w };
