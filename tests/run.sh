@@ -47,7 +47,8 @@ suite () {
 # the CUDA device is compiled where nvcc is, for one architecture: time
 suite 'as users build it' test -- --buildtype=release -Dtests=enabled \
   -Dgpu_archs=sm_90a
-suite 'under ASan and UBSan' asan -t 4 -- --buildtype=debugoptimized \
+# what is seen and heard is the same there
+suite 'under ASan and UBSan' asan -t 4 --no-suite semantic -- --buildtype=debugoptimized \
   -Dtests=enabled -Dcuda=disabled -Db_sanitize=address,undefined \
   -Db_lundef=false
 
