@@ -150,6 +150,11 @@ const H3EncodingInfo *h3_encoding_info (H3Encoding encoding);
  * @block_scale: uint8 [rows, ceil (cols / scale_block)] or NULL
  * @column_scale: (nullable): float32 [cols]: w[n, k] is multiplied by
  *   column_scale[k] (pre_quant_scale); not of plain weights
+ * @input_scale: of the layer's inputs, as the file has it, for devices that round
+ *   these, too (x is about input_scale times a number of the format); of parts
+ *   the largest; 0: the file has none
+ * @full_precision: inputs are not to be rounded to the weight's format
+ *   (full_precision_matrix_mult): the product is that of the decoded numbers
  * @parts: (nullable): of #H3_ENCODING_STACKED, which has nothing else
  * @rotation: a power of 4 that divides cols, at most #H3_MAX_ROTATION; 1: none
  */
@@ -163,6 +168,8 @@ struct _H3Weight {
   H3Tensor *column_scale; /* owned */
   H3Weight *parts[3];     /* owned; NULL after the last */
   guint rotation;
+  gfloat input_scale;
+  gboolean full_precision;
 };
 
 #define H3_MAX_ROTATION 1024

@@ -145,6 +145,26 @@ load_column_scale (H3Loader *loader, const H3LoaderParts *p, gboolean keep,
       &w->column_scale);
 }
 
+/* What is no tensor: of several parts with one input the largest scale, and full
+ * precision when one asks for it. */
+static gboolean
+load_inputs (H3Loader *loader, const H3LoaderParts *p, H3Weight *w)
+{
+  for (guint i = 0; i < p->n; i++) {
+    const H3Quantised *q = &p->quantised[i];
+    GError *error = NULL;
+    gfloat scale;
+
+    if (!h3_quantised_read_input_scale (q, &scale, &error)) {
+      h3_loader_fail (loader, error);
+      return FALSE;
+    }
+    w->input_scale = MAX (w->input_scale, scale);
+    w->full_precision = w->full_precision || q->full_precision;
+  }
+  return TRUE;
+}
+
 guint64
 h3_loader_quantised_bytes (const H3LoaderParts *p)
 {
@@ -183,7 +203,7 @@ h3_loader_load_quantised (H3Loader *loader, const H3LoaderParts *p,
     return NULL;
   if (keep)
     h3_loader_remember (loader, w->tensor);
-  return load_scales (loader, p, keep, w) &&
+  return load_inputs (loader, p, w) && load_scales (loader, p, keep, w) &&
                  load_column_scale (loader, p, keep, w)
              ? g_steal_pointer (&w)
              : NULL;

@@ -10,6 +10,7 @@
 /* Rows and columns of a tile of block scales. */
 #define TILE_ROWS 128
 #define TILE_COLS 4
+#define OLDEST_MARKER "scaled_fp8"
 
 typedef struct {
   const gchar *name;
@@ -89,6 +90,7 @@ get_sidecar (const Module *m, const gchar *suffix,
 typedef struct {
   const Format *format;
   gint64 rotation;
+  gboolean full_precision;
 } Marker;
 
 /* A member of the marker or of its "params". */
@@ -183,10 +185,13 @@ parse_marker (const Module *m, const gchar *text, gsize n, Marker *marker,
   if (!root)
     return refuse (m, error, "comfy_quant is not valid JSON");
   object = json_node_get_object (root);
-  return read_format (m, object, &marker->format, error) &&
-         read_value (m, object, "full_precision_matrix_mult", G_TYPE_BOOLEAN,
-             "boolean", &full_precision, error) &&
-         read_rotation (m, object, marker, error);
+  if (!read_format (m, object, &marker->format, error) ||
+      !read_value (m, object, "full_precision_matrix_mult", G_TYPE_BOOLEAN,
+          "boolean", &full_precision, error))
+    return FALSE;
+  marker->full_precision =
+      full_precision && json_node_get_boolean (full_precision);
+  return read_rotation (m, object, marker, error);
 }
 
 static gboolean
@@ -214,12 +219,26 @@ static const gchar *const sidecars[] = { "weight_scale", "weight_scale_2",
 static void
 expect_sidecars (const Module *m)
 {
-  /* the oldest files' marker of the whole */
-  g_hash_table_add (m->used, g_strdup ("scaled_fp8"));
+  g_hash_table_add (m->used, g_strdup (OLDEST_MARKER));
   for (guint i = 0; i < G_N_ELEMENTS (sidecars); i++)
     if (has_sidecar (m, sidecars[i]))
       g_hash_table_add (m->used,
           g_strconcat (m->module, ".", sidecars[i], NULL));
+}
+
+/* The oldest FP8 files have one for all: of two elements where inputs are not to
+ * be rounded. */
+static gboolean
+read_oldest_marker (const Module *m, gboolean *full_precision, GError **error)
+{
+  const H3StoredTensor *marker;
+
+  *full_precision = FALSE;
+  if (!h3_tensor_set_has (m->set, OLDEST_MARKER))
+    return TRUE;
+  marker = h3_tensor_set_get (m->set, OLDEST_MARKER, error);
+  *full_precision = marker && h3_stored_tensor_elements (marker) == 2;
+  return marker != NULL;
 }
 
 static gboolean
@@ -298,15 +317,19 @@ h3_quantised_find (H3TensorSet *set, const gchar *name, GHashTable *used,
   m.path = q->weight->path;
   if (!get_sidecar (&m, "comfy_quant", &marker_tensor, error))
     return FALSE;
-  marker = (Marker){ format_of (q->weight->type), 1 };
+  marker = (Marker){ format_of (q->weight->type), 1, FALSE };
   if (marker_tensor || marker.format)
     expect_sidecars (&m);
+  if (marker.format && !marker_tensor &&
+      !read_oldest_marker (&m, &marker.full_precision, error))
+    return FALSE;
   if (marker_tensor && !read_marker (&m, marker_tensor, &marker, error))
     return FALSE;
   if (!marker.format)
     return TRUE;
   q->encoding = marker.format->encoding;
   q->rotation = marker.rotation;
+  q->full_precision = marker.full_precision;
   if (q->weight->type != marker.format->type)
     return refuse (&m, error, "format %s: tensor %s is %s, needed: %s",
         marker.format->name, name, h3_stored_type_name (q->weight->type),
@@ -490,16 +513,28 @@ read_floats (const H3StoredTensor *tensor, gint64 n, gfloat *values,
 }
 
 gboolean
+h3_quantised_read_input_scale (const H3Quantised *q, gfloat *scale,
+    GError **error)
+{
+  *scale = 0;
+  if (!q->input_scale)
+    return TRUE;
+  if (!read_floats (q->input_scale, 1, scale, error))
+    return FALSE;
+  /* the oldest files write 1 where they mean none (checkpoints.md 4.2) */
+  if (*scale == 1 && g_str_has_suffix (q->input_scale->name, ".scale_input"))
+    *scale = 0;
+  return TRUE;
+}
+
+gboolean
 h3_quantised_read_scale (const H3Quantised *q, gint64 rows, gfloat *scale,
     GError **error)
 {
   const H3StoredTensor *tensor =
       h3_encoding_info (q->encoding)->scale_block ? q->tensor_scale : q->scale;
   gint64 n = tensor ? (gint64) h3_stored_tensor_elements (tensor) : 1;
-  gfloat unused;
 
-  if (q->input_scale && !read_floats (q->input_scale, 1, &unused, error))
-    return FALSE;
   if (rows == 0)
     return TRUE;
   scale[0] = 1;

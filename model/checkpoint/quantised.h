@@ -16,8 +16,9 @@ typedef struct {
   guint rotation;
   const H3StoredTensor *scale;        /* NULL: 1 */
   const H3StoredTensor *tensor_scale; /* weight_scale_2 */
-  const H3StoredTensor *input_scale;
+  const H3StoredTensor *input_scale;  /* NULL: none */
   const H3StoredTensor *column_scale; /* pre_quant_scale */
+  gboolean full_precision;
 } H3Quantised;
 
 /**
@@ -50,6 +51,9 @@ gboolean h3_quantised_check (const H3Quantised *q, gint64 rows, gint64 cols,
 
 /* The sidecars' numbers. FALSE with H3_ERROR_NUMERIC when one is NaN, Inf,
  * negative, or, but for block scales, 0; H3_ERROR_READ or H3_ERROR_NO_SPACE. */
+/* 0 where the layer has none */
+gboolean h3_quantised_read_input_scale (const H3Quantised *q, gfloat *scale,
+    GError **error);
 /* @scale: [rows] */
 gboolean h3_quantised_read_scale (const H3Quantised *q, gint64 rows,
     gfloat *scale, GError **error);

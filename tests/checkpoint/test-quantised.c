@@ -190,6 +190,67 @@ test_concatenation (void)
   g_assert_cmpfloat (got[1], ==, 0.25f);
   g_assert_cmpfloat (got[2], ==, 1);
   g_assert_cmpfloat (got[3], ==, 1);
+  g_assert_cmpfloat (w->input_scale, ==, 0.25f);
+  g_assert_true (w->full_precision); /* scaled_fp8 has two elements */
+  g_clear_pointer (&w, h3_weight_unref);
+  fixture_clear (&f);
+}
+
+/* What devices are told about a layer's inputs. */
+typedef struct {
+  const gchar *name, *marker, *sidecar;
+  gfloat stored, input_scale;
+  gboolean full_precision;
+} Inputs;
+
+static const Inputs inputs[] = {
+  { "none", "{\"format\": \"float8_e4m3fn\"}", NULL, 0, 0, FALSE },
+  { "scale", "{\"format\": \"float8_e4m3fn\"}", "m.input_scale", 0.5f, 0.5f,
+      FALSE },
+  { "scale-1", "{\"format\": \"float8_e4m3fn\"}", "m.input_scale", 1, 1,
+      FALSE },
+  { "oldest", NULL, "m.scale_input", 0.5f, 0.5f, FALSE },
+  { "oldest-1", NULL, "m.scale_input", 1, 0, FALSE },
+  { "precise",
+      "{\"format\": \"float8_e4m3fn\", \"full_precision_matrix_mult\": true}",
+      "m.input_scale", 2, 2, TRUE },
+  { "imprecise",
+      "{\"format\": \"float8_e4m3fn\", \"full_precision_matrix_mult\": "
+      "false}",
+      NULL, 0, 0, FALSE },
+  { "params",
+      "{\"format\": \"float8_e4m3fn\", \"params\": "
+      "{\"full_precision_matrix_mult\": true}}",
+      NULL, 0, 0, TRUE },
+};
+
+static void
+test_inputs (gconstpointer data)
+{
+  const Inputs *in = data;
+  const guint8 q[4] = { 0x38, 0x39, 0x3a, 0x3b };
+  const gfloat one = 1;
+  g_autoptr (H3Weight) w = NULL;
+  File file;
+  Fixture f;
+
+  file_init (&file);
+  file_add (&file, "m.weight", "F8_E4M3", "2,2", q, 4);
+  file_add (&file, in->marker ? "m.weight_scale" : "m.scale_weight", "F32", "",
+      &one, 4);
+  if (in->sidecar)
+    file_add (&file, in->sidecar, "F32", "", &in->stored, 4);
+  if (in->marker)
+    file_add_text (&file, "m.comfy_quant", in->marker);
+  else
+    file_add (&file, "scaled_fp8", "F8_E4M3", "0", q, 0);
+  fixture_init (&f, &file);
+  h3_loader_matrix (f.loader, "m.weight", 2, 2);
+  begin (&f);
+  w = h3_loader_matrix (f.loader, "m.weight", 2, 2);
+  finish (&f);
+  g_assert_cmpfloat (w->input_scale, ==, in->input_scale);
+  g_assert_cmpint (w->full_precision, ==, in->full_precision);
   g_clear_pointer (&w, h3_weight_unref);
   fixture_clear (&f);
 }
@@ -556,6 +617,11 @@ add_quantised_tests (void)
   g_test_add_func ("/quantised/mixed", test_mixed);
   g_test_add_func ("/quantised/nan-weight", test_nan_weight);
   g_test_add_func ("/quantised/device-without", test_device_without);
+  for (guint i = 0; i < G_N_ELEMENTS (inputs); i++) {
+    g_autofree gchar *path =
+        g_strconcat ("/quantised/inputs/", inputs[i].name, NULL);
+    g_test_add_data_func (path, &inputs[i], test_inputs);
+  }
   for (guint i = 0; i < G_N_ELEMENTS (bad); i++) {
     g_autofree gchar *path = g_strconcat ("/quantised/bad/", bad[i].name, NULL);
     g_test_add_data_func (path, &bad[i], test_bad);
