@@ -92,6 +92,10 @@ inspect_transformer (const H3Checkpoint *checkpoint)
       "feed-forward %d, text %d, %d video and %d audio channels",
       c.layers, c.refiner_layers, c.hidden, c.heads, c.head_dim, c.ffn,
       c.text_dim, c.video_channels, c.audio_channels);
+  if (c.curve_points > 0)
+    say ("", "AdaLN from a table of %d timesteps by %d%s", c.curve_points,
+        c.curve_width,
+        c.time_dim > 0 ? ", with the basis that it was projected by" : "");
   if (!h3_geometry_init (&geometry, WIDTH, HEIGHT, FRAMES, &error))
     return complain (error);
   for (guint i = 0; i < G_N_ELEMENTS (devices); i++)

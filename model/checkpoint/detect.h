@@ -63,6 +63,9 @@ gboolean h3_detect_component (const H3TensorSet *set, H3Component component,
 H3TensorSet *h3_component_open (const gchar *path, H3Component component,
     H3Detection *detection, GError **error);
 
+/* How diffusers-style configurations call a pruned transformer. */
+#define H3_PRUNED_CLASS "MiniMaxH3PrunedTransformer3DModel"
+
 /* Whose configuration it is. */
 gboolean h3_config_component (const H3Config *config, H3Component *component,
     H3Naming *naming);

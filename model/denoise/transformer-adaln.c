@@ -16,7 +16,7 @@ typedef struct {
   H3TimeBatch batches[H3_N_TAGS]; /* what is to be computed */
   H3Tensor *z, *picked;           /* [H3_TIME_PLACES, 6 H] */
   H3Loader *loader;
-  H3Weight *piece; /* [6 H, time_dim] of one block and tag */
+  H3Weight *piece; /* [6 H, width] of one block and tag */
   H3LoadProgress progress;
   gpointer user_data;
   guint64 n_pieces, n_done;
@@ -57,10 +57,41 @@ fill_tag (Fill *fill, gint tag, const H3AdalnPair *pairs, gint n, gint slot,
 }
 
 static gchar *
-adaln_name (gboolean diffusers, gint block, const gchar *part)
+module_name (gboolean diffusers, gint block)
 {
-  return g_strdup_printf ("%s.%d.adaln_proj.linear.%s",
-      diffusers ? "transformer_blocks" : "blocks", block, part);
+  return g_strdup_printf ("%s.%d.adaln_proj.linear",
+      diffusers ? "transformer_blocks" : "blocks", block);
+}
+
+static gchar *
+weight_name (gboolean diffusers, gint block)
+{
+  g_autofree gchar *module = module_name (diffusers, block);
+
+  return g_strconcat (module, ".weight", NULL);
+}
+
+/* A curve's bias has the mean in it, which some files' names say. */
+gchar *
+h3_adaln_bias_name (const H3Loader *loader, const H3TransformerConfig *c,
+    const gchar *module)
+{
+  gsize stem = strlen (module) - strlen (".linear");
+  g_autofree gchar *folded =
+      g_strdup_printf ("%.*s.folded_bias", (gint) stem, module);
+
+  if (c->curve_points > 0 && h3_loader_has (loader, folded))
+    return g_steal_pointer (&folded);
+  return g_strconcat (module, ".bias", NULL);
+}
+
+static gchar *
+bias_name (const H3Loader *loader, const H3TransformerConfig *c,
+    gboolean diffusers, gint block)
+{
+  g_autofree gchar *module = module_name (diffusers, block);
+
+  return h3_adaln_bias_name (loader, c, module);
 }
 
 /* One block's rows of one tag: z = a W_tagᵀ + b_tag. Waits, for the next piece
@@ -70,12 +101,12 @@ fill_piece (Fill *fill, gint block, gint tag, H3Tensor *bias, GError **error)
 {
   const H3Transformer *t = fill->transformer;
   gint64 n = H3_N_ADALN * (gint64) t->config.hidden;
-  g_autofree gchar *name = adaln_name (t->adaln.diffusers, block, "weight");
+  g_autofree gchar *name = weight_name (t->adaln.diffusers, block);
   g_autoptr (H3Tensor) tag_bias = NULL;
   g_autoptr (H3Tensor) table = NULL;
 
-  if (!h3_loader_piece (fill->loader, name, H3_N_TAGS * n, t->config.time_dim,
-          tag * n, n, &fill->piece))
+  if (!h3_loader_piece (fill->loader, name, H3_N_TAGS * n,
+          h3_adaln_width (&t->config), tag * n, n, &fill->piece))
     return FALSE;
   tag_bias = h3_tensor_view (bias, tag * n, 1, &n);
   table = h3_adaln_block_table (t, fill->table, block);
@@ -99,7 +130,8 @@ static gboolean
 fill_block (Fill *fill, gint block, GError **error)
 {
   const H3Transformer *t = fill->transformer;
-  g_autofree gchar *name = adaln_name (t->adaln.diffusers, block, "bias");
+  g_autofree gchar *name =
+      bias_name (fill->loader, &t->config, t->adaln.diffusers, block);
   g_autoptr (H3Tensor) bias = h3_loader_vector1 (fill->loader, name,
       H3_ADALN_ROWS * (gint64) t->config.hidden);
 
@@ -120,7 +152,8 @@ fill_blocks (Fill *fill, const H3Stop *stop, GError **error)
   fill->loader = h3_loader_new (t->adaln.set, H3_TRANSFORMER_WHAT);
   if (!h3_loader_begin (fill->loader, t->device, stop, NULL, NULL, error))
     return FALSE;
-  h3_loader_round_matrices (fill->loader, t->device->act_dtype);
+  h3_loader_round_matrices (fill->loader,
+      h3_adaln_dtype (&t->config, t->device));
   for (gint i = 0; i < t->config.layers; i++)
     if (!fill_block (fill, i, &failure))
       break;
@@ -183,10 +216,10 @@ h3_adaln_check (H3Loader *loader, const H3TransformerConfig *c,
   gint64 n = H3_ADALN_ROWS * (gint64) c->hidden;
 
   for (gint i = 0; i < c->layers; i++) {
-    g_autofree gchar *weight = adaln_name (diffusers, i, "weight");
-    g_autofree gchar *bias = adaln_name (diffusers, i, "bias");
+    g_autofree gchar *weight = weight_name (diffusers, i);
+    g_autofree gchar *bias = bias_name (loader, c, diffusers, i);
 
-    h3_loader_piece (loader, weight, n, c->time_dim, 0, n, NULL);
+    h3_loader_piece (loader, weight, n, h3_adaln_width (c), 0, n, NULL);
     h3_loader_piece (loader, bias, n, 1, 0, n, NULL);
   }
 }
@@ -195,17 +228,18 @@ guint64
 h3_adaln_bytes (const H3TransformerConfig *c, const H3Device *device,
     gint n_pairs)
 {
-  guint64 act = h3_dtype_size (device->act_dtype);
+  guint64 size = h3_dtype_size (h3_adaln_dtype (c, device));
   guint64 row = H3_N_ADALN * (guint64) c->hidden;
+  guint64 width = h3_adaln_width (c);
   guint64 slots = MAX (n_pairs, H3_ADALN_PAIRS);
   guint64 bias = H3_N_TAGS * row * sizeof (gfloat);
   /* at most: of float32, and each timestep in a product of its own */
-  guint64 piece = row * c->time_dim * sizeof (gfloat);
-  guint64 a = (guint64) n_pairs * H3_TIME_PLACES * c->time_dim;
+  guint64 piece = row * width * sizeof (gfloat);
+  guint64 a = (guint64) n_pairs * H3_TIME_PLACES * width;
   guint64 hidden =
       (guint64) n_pairs * H3_TIME_PLACES * c->time_hidden * sizeof (gfloat);
 
-  return (slots * c->layers * row + 2 * H3_TIME_PLACES * row + a) * act +
+  return (slots * c->layers * row + 2 * H3_TIME_PLACES * row + a) * size +
          piece + bias + hidden;
 }
 

@@ -130,11 +130,6 @@ count_blocks (H3TensorSet *set, const gchar *prefix, gint *count,
 static gboolean
 refuse_variants (H3TensorSet *set, GError **error)
 {
-  if (h3_tensor_set_has (set, "adaln_t_table") ||
-      h3_tensor_set_has (set, "time_embedder.table"))
-    return refuse (error, set,
-        "this is a pruned (curve) transformer, with a timestep table in place "
-        "of time_embedder: only full transformers can be read");
   if (h3_tensor_set_has (set, "control_proj_in.weight"))
     return refuse (error, set,
         "this is a ControlNet for MiniMax H3, not a transformer");
@@ -180,6 +175,66 @@ read_attention_shapes (H3TransformerConfig *c, H3TensorSet *set,
          divide_rows (set, fc1, rows, 2, "gate and value", &c->ffn, error);
 }
 
+/* The time embedder's shapes. */
+static gboolean
+read_embedder (H3TransformerConfig *c, H3TensorSet *set, gboolean diffusers,
+    GError **error)
+{
+  const gchar *time_in = diffusers ? "time_embedder.linear_1.weight"
+                                   : "time_embedder.proj_in.weight";
+  const gchar *time_out = diffusers ? "time_embedder.linear_2.weight"
+                                    : "time_embedder.proj_out.weight";
+  gint ignored;
+
+  if (!shape_of (set, time_in, 2, &c->time_hidden, &c->freq_dim, error) ||
+      !shape_of (set, time_out, 2, &c->time_dim, &ignored, error))
+    return FALSE;
+  if (c->freq_dim % 2 != 0)
+    return refuse (error, set,
+        "the timestep embedding has an odd number of features; cosines and "
+        "sines come in pairs");
+  return TRUE;
+}
+
+/* A pruned transformer's table, and what it was projected from where the file
+ * says so (denoiser.md 6.1). */
+static gboolean
+read_curve (H3TransformerConfig *c, H3TensorSet *set, const gchar *table,
+    GError **error)
+{
+  gint ignored;
+
+  if (h3_tensor_set_has (set, "time_embedder.proj_in.weight") ||
+      h3_tensor_set_has (set, "time_embedder.linear_1.weight")) {
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "%s has a table of timesteps (%s), as a pruned transformer, and a time "
+        "embedder, as a full one: only one of them can be AdaLN's input",
+        h3_tensor_set_path (set), table);
+    return FALSE;
+  }
+  if (!shape_of (set, table, 2, &c->curve_points, &c->curve_width, error))
+    return FALSE;
+  if (c->curve_points < 2) {
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "%s: tensor %s has %d row, needed are the first and the last timestep "
+        "at least",
+        h3_tensor_set_path (set), table, c->curve_points);
+    return FALSE;
+  }
+  return !h3_tensor_set_has (set, "adaln_basis") ||
+         shape_of (set, "adaln_basis", 2, &ignored, &c->time_dim, error);
+}
+
+static gboolean
+read_time_shapes (H3TransformerConfig *c, H3TensorSet *set, gboolean diffusers,
+    GError **error)
+{
+  const gchar *table = h3_curve_table_name (set);
+
+  return table ? read_curve (c, set, table, error)
+               : read_embedder (c, set, diffusers, error);
+}
+
 static gboolean
 read_shapes (H3TransformerConfig *c, H3TensorSet *set, gboolean diffusers,
     GError **error)
@@ -190,10 +245,6 @@ read_shapes (H3TransformerConfig *c, H3TensorSet *set, gboolean diffusers,
       diffusers ? "audio_proj_in.weight" : "audio_patch_proj.weight";
   const gchar *condition =
       diffusers ? "context_embedder.weight" : "condition_proj.weight";
-  const gchar *time_in = diffusers ? "time_embedder.linear_1.weight"
-                                   : "time_embedder.proj_in.weight";
-  const gchar *time_out = diffusers ? "time_embedder.linear_2.weight"
-                                    : "time_embedder.proj_out.weight";
   const gchar *video_out =
       diffusers ? "proj_out.weight" : "final_layer.video_out.weight";
   const gchar *audio_out =
@@ -205,8 +256,7 @@ read_shapes (H3TransformerConfig *c, H3TensorSet *set, gboolean diffusers,
           &c->video_channels, error) ||
       !shape_of (set, audio_in, 2, &ignored, &c->audio_channels, error) ||
       !shape_of (set, condition, 2, &ignored, &c->text_dim, error) ||
-      !shape_of (set, time_in, 2, &c->time_hidden, &c->freq_dim, error) ||
-      !shape_of (set, time_out, 2, &c->time_dim, &ignored, error) ||
+      !read_time_shapes (c, set, diffusers, error) ||
       !check_output_heads (set, video_out, PATCH_AREA * c->video_channels,
           error) ||
       !check_output_heads (set, audio_out, c->audio_channels, error) ||
@@ -218,10 +268,6 @@ read_shapes (H3TransformerConfig *c, H3TensorSet *set, gboolean diffusers,
     return FALSE;
   if (c->layers == 0)
     return refuse (error, set, "the transformer has no blocks");
-  if (c->freq_dim % 2 != 0)
-    return refuse (error, set,
-        "the timestep embedding has an odd number of features; cosines and "
-        "sines come in pairs");
   if (h3_tensor_set_has (set, "rope.inv_freq") &&
       !shape_of (set, "rope.inv_freq", 1, &c->rope_freqs, NULL, error))
     return FALSE;
@@ -266,11 +312,6 @@ check_geometry (H3Config *json, const H3TransformerConfig *c, GError **error)
     { "audio_latents_dim", c->audio_channels },
     { "audio_in_channels", c->audio_channels },
     { "text_dim", c->text_dim },
-    { "timestep_input_dim", c->freq_dim },
-    { "freq_dim", c->freq_dim },
-    { "time_embed_hidden_size", c->time_hidden },
-    { "time_embed_hidden_dim", c->time_hidden },
-    { "time_embed_dim", c->time_dim },
     { "adaln_out_features", H3_ADALN_ROWS * c->hidden },
     { "final_adaln_out_features", H3_N_FINAL_ADALN * c->hidden },
   };
@@ -279,6 +320,22 @@ check_geometry (H3Config *json, const H3TransformerConfig *c, GError **error)
     if (!agrees (json, keys[i].key, keys[i].found, error))
       return FALSE;
   return TRUE;
+}
+
+/* A curve's file need not show what it was made of. */
+static gboolean
+check_time (H3Config *json, const H3TransformerConfig *c, GError **error)
+{
+  if (c->curve_points > 0)
+    return agrees (json, "time_table_size", c->curve_points, error) &&
+           agrees (json, "adaln_rank", c->curve_width, error) &&
+           (c->time_dim == 0 ||
+               agrees (json, "time_embed_dim", c->time_dim, error));
+  return agrees (json, "timestep_input_dim", c->freq_dim, error) &&
+         agrees (json, "freq_dim", c->freq_dim, error) &&
+         agrees (json, "time_embed_hidden_size", c->time_hidden, error) &&
+         agrees (json, "time_embed_hidden_dim", c->time_hidden, error) &&
+         agrees (json, "time_embed_dim", c->time_dim, error);
 }
 
 static gboolean
@@ -298,18 +355,27 @@ check_patch (H3Config *json, GError **error)
 }
 
 static gboolean
-check_class (H3Config *json, GError **error)
+check_class (H3Config *json, const H3TransformerConfig *c, GError **error)
 {
   g_autofree gchar *name = NULL;
 
   if (!h3_config_get_string (json, "_class_name", &name, error))
     return FALSE;
+  if (g_strcmp0 (name, H3_PRUNED_CLASS) == 0) {
+    if (c->curve_points > 0)
+      return TRUE;
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "%s describes a %s, but the tensors have a time embedder and no table "
+        "of timesteps",
+        h3_config_path (json), name);
+    return FALSE;
+  }
   if (!name || g_str_equal (name, "MiniMaxH3DiTModel") ||
       g_str_equal (name, "MiniMaxH3Transformer3DModel"))
     return TRUE;
   g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
-      "%s describes a %s; needed is a MiniMaxH3DiTModel or a "
-      "MiniMaxH3Transformer3DModel",
+      "%s describes a %s; needed is a MiniMaxH3DiTModel, a "
+      "MiniMaxH3Transformer3DModel or a " H3_PRUNED_CLASS,
       h3_config_path (json), name);
   return FALSE;
 }
@@ -346,8 +412,9 @@ check_number (const H3Config *json, const gchar *key, gdouble value,
 static gboolean
 read_json (H3TransformerConfig *c, H3Config *json, GError **error)
 {
-  return check_class (json, error) && check_patch (json, error) &&
-         check_geometry (json, c, error) && read_rope (c, json, error) &&
+  return check_class (json, c, error) && check_patch (json, error) &&
+         check_geometry (json, c, error) && check_time (json, c, error) &&
+         read_rope (c, json, error) &&
          h3_config_get_double (json, "norm_eps", &c->norm_eps, error) &&
          h3_config_get_double (json, "qk_norm_eps", &c->qk_norm_eps, error) &&
          h3_config_get_double (json, "final_norm_eps", &c->final_norm_eps,

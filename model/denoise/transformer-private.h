@@ -49,7 +49,7 @@ typedef struct {
  * H3Adaln: the rows that were computed, under @lock
  * @set: where the weights are read from; only by who is @filling. NULL: all
  *   that will be asked for is there
- * @table: act [capacity * layers, 6 H]; the row of the pair in slot s of block
+ * @table: [capacity * layers, 6 H]; the row of the pair in slot s of block
  *   i is s * layers + i, so that all blocks, each from its own first row on, use
  *   the same numbers. A row never changes once its pair is in @pairs
  * @pairs: [capacity], the first n_pairs of them
@@ -65,6 +65,19 @@ typedef struct {
   gint n_pairs, capacity;
 } H3Adaln;
 
+/**
+ * H3Curve: what a pruned transformer has for a time embedder (denoiser.md 6), on
+ * the host
+ * @table: [points, width]: AdaLN's input at the timesteps i / (points - 1); NULL:
+ *   there is a time embedder
+ * @basis: [width, time_dim], @mean: [time_dim]: what the full AdaLN's input was
+ *   projected by, so that an adapter of the full one can be (8.4); or both NULL
+ */
+typedef struct {
+  gint points, width, time_dim;
+  gfloat *table, *basis, *mean;
+} H3Curve;
+
 struct _H3Transformer {
   gatomicrefcount refcount;
   H3Device *device;
@@ -72,8 +85,9 @@ struct _H3Transformer {
 
   H3Weight *video_in, *audio_in, *condition;
   H3Tensor *video_in_bias, *audio_in_bias, *condition_bias;
-  H3Weight *time_in, *time_out;
+  H3Weight *time_in, *time_out; /* NULL where there is a curve */
   H3Tensor *time_in_bias, *time_out_bias;
+  H3Curve curve;
 
   H3Block *refiner; /* [refiner_layers] */
   H3Tensor *refiner_norm;
@@ -92,6 +106,31 @@ struct _H3Transformer {
  * that are not read here. @diffusers: (out): which naming the tensors have. */
 gboolean h3_transformer_config_read (H3TransformerConfig *config,
     H3TensorSet *set, gboolean *diffusers, GError **error);
+
+/* Asks @loader for the curve, in both runs. */
+void h3_curve_load (H3Curve *curve, H3Loader *loader,
+    const H3TransformerConfig *config);
+void h3_curve_clear (H3Curve *curve);
+/* c (t) of denoiser.md 6.2; @c: [width] */
+void h3_curve_at (const H3Curve *curve, gfloat t, gfloat *c);
+
+/* "adaln_t_table" or how else it is spelled; NULL: there is none. */
+const gchar *h3_curve_table_name (const H3TensorSet *set);
+
+/* Columns of AdaLN's weights. */
+static inline gint
+h3_adaln_width (const H3TransformerConfig *config)
+{
+  return config->curve_points > 0 ? config->curve_width : config->time_dim;
+}
+
+/* Of AdaLN's rows. A curve's stay in float32 up to the one rounding of what they
+ * modulate (denoiser.md 6.2, 11); a full transformer's are rounded themselves. */
+static inline H3DType
+h3_adaln_dtype (const H3TransformerConfig *config, const H3Device *device)
+{
+  return config->curve_points > 0 ? H3_DTYPE_F32 : device->act_dtype;
+}
 
 /* Rows of an MLP that are computed at a time: bounds the inner activations, yet
  * fills the last wave of tiles of a product well.
@@ -135,7 +174,7 @@ struct _H3TransformerSession {
   H3Tensor *prefix;      /* act [P, H]: embedded text and conditions */
   H3Tensor *cos, *sin;   /* float32 [S, 3 rope_freqs] */
   H3Tensor **tables;     /* [layers]: H3Adaln.table from a block's row on */
-  H3Tensor *final_table; /* act [timesteps, 2 H] */
+  H3Tensor *final_table; /* [timesteps, 2 H] */
   H3StepRows *step_rows; /* [steps] */
 };
 
@@ -167,8 +206,9 @@ h3_matrix_view (H3Tensor *parent, gint64 offset, gint64 rows, gint64 cols)
  * H3TimeBatch: some timesteps, and where to put what is computed of them
  * @chunk: [n_chunks + 1]: the i-th product has the elements @chunk[i] to
  *   @chunk[i + 1] of @places and @rows
- * @a: [n_chunks * H3_TIME_PLACES, time_dim]: silu of the time embedding, the
- *   input of every AdaLN; rows that are nobody's are those of t = 0
+ * @a: [n_chunks * H3_TIME_PLACES, AdaLN's width]: the input of every AdaLN: silu
+ *   of the time embedding, or a point of the curve; rows that are nobody's are
+ *   those of t = 0
  * @places: int32 [n], in a product
  * @rows: int32 [n], in the result
  */
@@ -181,7 +221,7 @@ typedef struct {
 void h3_time_batch_clear (H3TimeBatch *batch);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (H3TimeBatch, h3_time_batch_clear)
 /* @rows: where each of @times goes in what h3_time_batch_linear() computes.
- * Shows the time embedding. */
+ * Shows the time embedding, where there is one. */
 gboolean h3_time_batch_init (H3TimeBatch *batch, const H3Transformer *t,
     H3Stream *stream, const gfloat *times, const gint32 *rows, gint n,
     const H3Tap *tap, GError **error);
@@ -191,15 +231,19 @@ void h3_time_batch_linear (const H3TimeBatch *batch, H3Stream *stream,
     H3Tensor *y, const H3Weight *weight, const H3Tensor *bias, H3Tensor *z,
     H3Tensor *picked);
 
-/* [rows, parameters * H] of the activations' type. */
+/* [rows, parameters * H] of h3_adaln_dtype(). */
 static inline H3Tensor *
 h3_adaln_rows (const H3Transformer *t, gint64 rows, gint64 parameters,
     GError **error)
 {
-  return h3_tensor_new_2d (t->device, t->device->act_dtype, rows,
-      parameters * t->config.hidden, error);
+  return h3_tensor_new_2d (t->device, h3_adaln_dtype (&t->config, t->device),
+      rows, parameters * t->config.hidden, error);
 }
 
+/* The bias of AdaLN's linear @module, "blocks.0.adaln_proj.linear", by the name
+ * it has. Free with g_free(). */
+gchar *h3_adaln_bias_name (const H3Loader *loader,
+    const H3TransformerConfig *config, const gchar *module);
 void h3_adaln_init (H3Adaln *adaln);
 void h3_adaln_clear (H3Adaln *adaln);
 /* Asks @loader, in its dry run, for the weights that will be read. */

@@ -44,7 +44,8 @@ h3_transformer_workspace (const H3TransformerConfig *config,
   guint64 rope = 2 * (guint64) rows * 3 * config->rope_freqs * sizeof (gfloat);
   guint64 step_rows = 2 * (guint64) steps * rows * sizeof (gint32);
 
-  return (h3_activations_elements (config, rows) + final_table + prefix) * act +
+  return (h3_activations_elements (config, rows) + prefix) * act +
+         final_table * h3_dtype_size (h3_adaln_dtype (config, device)) +
          h3_adaln_bytes (config, device, n_pairs) + rope + step_rows;
 }
 

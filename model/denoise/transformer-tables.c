@@ -171,8 +171,7 @@ tap_tables (H3TransformerSession *s, const Pairs *pairs, const H3Tap *tap,
   ids = h3_tensor_new_from_host (t->device, H3_DTYPE_I32, 1, &n, rows, error);
   if (!ids)
     return FALSE;
-  seen = h3_tensor_new_2d (t->device, t->device->act_dtype, n,
-      H3_N_ADALN * (gint64) t->config.hidden, error);
+  seen = h3_adaln_rows (t, n, H3_N_ADALN, error);
   if (!seen)
     return FALSE;
   for (gint i = 0; i < t->config.layers; i++) {

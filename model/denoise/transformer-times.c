@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* From timesteps to the input of AdaLN's linears (denoiser.md 3.3), and what a
- * linear makes of it, row by row. */
+/* From timesteps to the input of AdaLN's linears (denoiser.md 3.3, 6.2), and what
+ * a linear makes of it, row by row. */
 #include "model/denoise/transformer-private.h"
 
 #include <math.h>
@@ -69,17 +69,40 @@ make_indices (H3TimeBatch *batch, H3Device *device, const gfloat *times,
 }
 
 /* denoiser.md 3.3: cosines, then sines, of the unscaled t. */
-static H3Tensor *
-time_features (const H3TimeBatch *batch, const H3Transformer *t,
-    const gfloat *times, const gint *chunk_of, GError **error)
+static void
+time_features (const H3Transformer *t, gfloat time, gfloat *e)
 {
-  gint dim = t->config.freq_dim, half = dim / 2;
+  gint half = t->config.freq_dim / 2;
+
+  for (gint k = 0; k < half; k++) {
+    gfloat f = expf ((gfloat) -G_LN10 * 4 * k / half); /* 10000^(-k/half) */
+    gfloat angle = time * f;
+
+    e[k] = cosf (angle);
+    e[half + k] = sinf (angle);
+  }
+}
+
+/* denoiser.md 6.2 */
+static void
+curve_point (const H3Transformer *t, gfloat time, gfloat *c)
+{
+  h3_curve_at (&t->curve, time, c);
+}
+
+/* Float32 [n_chunks * H3_TIME_PLACES, dim]: @make of each place's timestep. */
+static H3Tensor *
+rows_of_times (const H3TimeBatch *batch, const H3Transformer *t,
+    const gfloat *times, const gint *chunk_of, gint dim,
+    void (*make) (const H3Transformer *t, gfloat time, gfloat *row),
+    GError **error)
+{
   gint rows = batch->n_chunks * H3_TIME_PLACES;
   const gint64 shape[] = { rows, dim };
   g_autofree gfloat *in_place = g_new0 (gfloat, rows);
-  g_autofree gfloat *e = g_try_new (gfloat, (gsize) rows * dim);
+  g_autofree gfloat *made = g_try_new (gfloat, (gsize) rows * dim);
 
-  if (!e) {
+  if (!made) {
     g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
         "no memory for the features of %d timesteps", batch->n);
     return NULL;
@@ -87,14 +110,9 @@ time_features (const H3TimeBatch *batch, const H3Transformer *t,
   for (gint i = 0; i < batch->n; i++)
     in_place[chunk_of[i] * H3_TIME_PLACES + place_of (times[i])] = times[i];
   for (gint row = 0; row < rows; row++)
-    for (gint k = 0; k < half; k++) {
-      gfloat f = expf ((gfloat) -G_LN10 * 4 * k / half); /* 10000^(-k/half) */
-      gfloat angle = in_place[row] * f;
-
-      e[(gsize) row * dim + k] = cosf (angle);
-      e[(gsize) row * dim + half + k] = sinf (angle);
-    }
-  return h3_tensor_new_from_host (t->device, H3_DTYPE_F32, 2, shape, e, error);
+    make (t, in_place[row], made + (gsize) row * dim);
+  return h3_tensor_new_from_host (t->device, H3_DTYPE_F32, 2, shape, made,
+      error);
 }
 
 /* y = act (x Wᵀ + b), a product at a time */
@@ -172,8 +190,8 @@ static gboolean
 embed (H3TimeBatch *batch, const H3Transformer *t, H3Stream *stream,
     const gfloat *times, const gint *chunk_of, const H3Tap *tap, GError **error)
 {
-  g_autoptr (H3Tensor) features =
-      time_features (batch, t, times, chunk_of, error);
+  g_autoptr (H3Tensor) features = rows_of_times (batch, t, times, chunk_of,
+      t->config.freq_dim, time_features, error);
   g_autoptr (H3Tensor) hidden = NULL;
 
   if (!features)
@@ -195,6 +213,16 @@ embed (H3TimeBatch *batch, const H3Transformer *t, H3Stream *stream,
          h3_stream_synchronize (stream, error);
 }
 
+/* AdaLN's input itself, without an embedding and without silu. */
+static gboolean
+look_up (H3TimeBatch *batch, const H3Transformer *t, const gfloat *times,
+    const gint *chunk_of, GError **error)
+{
+  batch->a = rows_of_times (batch, t, times, chunk_of, t->curve.width,
+      curve_point, error);
+  return batch->a != NULL;
+}
+
 gboolean
 h3_time_batch_init (H3TimeBatch *batch, const H3Transformer *t,
     H3Stream *stream, const gfloat *times, const gint32 *rows, gint n,
@@ -203,8 +231,10 @@ h3_time_batch_init (H3TimeBatch *batch, const H3Transformer *t,
   g_autofree gint *chunk_of = g_new (gint, n);
 
   share_out (batch, times, n, chunk_of);
-  return make_indices (batch, t->device, times, rows, chunk_of, error) &&
-         embed (batch, t, stream, times, chunk_of, tap, error);
+  if (!make_indices (batch, t->device, times, rows, chunk_of, error))
+    return FALSE;
+  return t->curve.table ? look_up (batch, t, times, chunk_of, error)
+                        : embed (batch, t, stream, times, chunk_of, tap, error);
 }
 
 void

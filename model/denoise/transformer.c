@@ -115,15 +115,27 @@ load_islands (const Source *source, H3Transformer *t)
       4 * (gint64) c->video_channels, &t->video_in, &t->video_in_bias);
   load_linear (source, "audio_patch_proj", "audio_proj_in", c->hidden,
       c->audio_channels, &t->audio_in, &t->audio_in_bias);
-  load_linear (source, "time_embedder.proj_in", "time_embedder.linear_1",
-      c->time_hidden, c->freq_dim, &t->time_in, &t->time_in_bias);
-  load_linear (source, "time_embedder.proj_out", "time_embedder.linear_2",
-      c->time_dim, c->time_hidden, &t->time_out, &t->time_out_bias);
   load_linear (source, "final_layer.video_out", "proj_out",
       4 * (gint64) c->video_channels, c->hidden, &t->video_out,
       &t->video_out_bias);
   load_linear (source, "final_layer.audio_out", "audio_proj_out",
       c->audio_channels, c->hidden, &t->audio_out, &t->audio_out_bias);
+}
+
+/* What makes AdaLN's input of timesteps: an island too. */
+static void
+load_time (const Source *source, H3Transformer *t)
+{
+  const H3TransformerConfig *c = source->config;
+
+  if (c->curve_points > 0) {
+    h3_curve_load (&t->curve, source->loader, c);
+    return;
+  }
+  load_linear (source, "time_embedder.proj_in", "time_embedder.linear_1",
+      c->time_hidden, c->freq_dim, &t->time_in, &t->time_in_bias);
+  load_linear (source, "time_embedder.proj_out", "time_embedder.linear_2",
+      c->time_dim, c->time_hidden, &t->time_out, &t->time_out_bias);
 }
 
 static void
@@ -153,12 +165,17 @@ load_final_layer (const Source *source, H3Transformer *t)
 {
   const H3TransformerConfig *c = source->config;
 
+  gint64 rows = H3_N_FINAL_ADALN * (gint64) c->hidden;
+  const gchar *adaln =
+      either (source, "final_layer.adaln_proj.linear", "norm_out.linear");
+  g_autofree gchar *bias = h3_adaln_bias_name (source->loader, c, adaln);
+
   t->final_norm = h3_loader_vector1 (source->loader,
       either (source, "final_layer.norm.weight", "norm_out.norm.weight"),
       c->hidden);
-  load_linear (source, "final_layer.adaln_proj.linear", "norm_out.linear",
-      H3_N_FINAL_ADALN * (gint64) c->hidden, c->time_dim, &t->final_adaln,
-      &t->final_adaln_bias);
+  t->final_adaln =
+      block_matrix (source, adaln, ".weight", rows, h3_adaln_width (c));
+  t->final_adaln_bias = h3_loader_vector1 (source->loader, bias, rows);
 }
 
 /* Asks @loader for every tensor: in its dry run @t stays empty. */
@@ -169,11 +186,14 @@ describe (const Source *source, H3Transformer *t)
   /* a gate for sparse attention that dense attention does not have */
   h3_loader_ignore (source->loader, "*.attn.to_gate_compress.weight");
   load_islands (source, t);
+  load_time (source, t);
   h3_loader_round_matrices (source->loader, source->narrow);
   load_linear (source, "condition_proj", "context_embedder",
       source->config->hidden, source->config->text_dim, &t->condition,
       &t->condition_bias);
   load_blocks (source, t);
+  if (source->config->curve_points > 0) /* an island, as the curve is */
+    h3_loader_round_matrices (source->loader, H3_DTYPE_F32);
   load_final_layer (source, t);
 }
 
@@ -316,6 +336,7 @@ h3_transformer_unref (H3Transformer *t)
     block_clear (&t->blocks[i]);
   g_free (t->blocks);
   h3_adaln_clear (&t->adaln);
+  h3_curve_clear (&t->curve);
   g_clear_pointer (&t->final_norm, h3_tensor_unref);
   g_clear_pointer (&t->final_adaln, h3_weight_unref);
   g_clear_pointer (&t->video_out, h3_weight_unref);

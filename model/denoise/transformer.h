@@ -9,17 +9,27 @@
 
 G_BEGIN_DECLS
 
+/**
+ * H3TransformerConfig:
+ * @freq_dim, @time_hidden, @time_dim: of the time embedder, which a pruned
+ *   transformer does not have: 0, but @time_dim where the file says what the
+ *   curve was projected from
+ * @curve_points, @curve_width: a pruned transformer's table of timesteps
+ *   (denoiser.md 6); 0 otherwise
+ */
 typedef struct {
   gint hidden, layers, refiner_layers, heads, head_dim, ffn;
   gint video_channels, audio_channels, text_dim;
   gint freq_dim, time_hidden, time_dim, rope_freqs;
+  gint curve_points, curve_width;
   gdouble rope_theta, norm_eps, qk_norm_eps, final_norm_eps;
 } H3TransformerConfig;
 
 typedef struct _H3Transformer H3Transformer;
 
-/* Checks every tensor. @weight_bytes: of those that stay in memory; AdaLN's,
- * 40 % of all, are read when a schedule needs them. */
+/* Checks every tensor. @weight_bytes: of those that stay in the device's memory;
+ * AdaLN's, 40 % of all where they are not pruned, are read when a schedule needs
+ * them. */
 gboolean h3_transformer_plan (const H3Checkpoint *checkpoint,
     H3TransformerConfig *config, guint64 *weight_bytes, GError **error);
 /* Shared between sessions, of any thread; reference counted. Keeps the files

@@ -383,9 +383,10 @@ test_geometry (void)
 static void
 test_variants (void)
 {
-  check_edit ((Edit){ "time_embedder.proj_in.weight", "adaln_t_table" }, FALSE,
+  check_edit ((Edit){ "blocks.1.norm1.weight", "adaln_t_table" }, FALSE,
       H3_ERROR_WRONG_TYPE, "pruned", "full");
-  check_edit ((Edit){ "time_embedder.linear_1.weight", "time_embedder.table" },
+  check_edit ((Edit){ "transformer_blocks.1.norm1.weight",
+                  "time_embedder.table" },
       TRUE, H3_ERROR_WRONG_TYPE, "pruned", "full");
   check_edit ((Edit){ "condition_proj.weight", "control_proj_in.weight" },
       FALSE, H3_ERROR_WRONG_TYPE, "ControlNet", "transformer");

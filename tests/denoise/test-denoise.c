@@ -374,23 +374,20 @@ check_golden (const Case *c, const gchar *checkpoint, H3Partition partition,
 }
 
 static void
-test_tiny (void)
+test_tiny (gconstpointer dir)
 {
   static const Case *const cases[] = { &tiny, &tiny_39, &tiny_first, &tiny_last,
     &tiny_both };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
-    check_golden (cases[i], h3_test_tiny_dir (), H3_PARTITION_FL2VA,
-        check_steps);
+    check_golden (cases[i], dir, H3_PARTITION_FL2VA, check_steps);
 }
 
 static void
-test_tiny_references (void)
+test_tiny_references (gconstpointer dir)
 {
-  check_golden (&tiny_image, h3_test_tiny_dir (), H3_PARTITION_REF2VA,
-      check_steps);
-  check_golden (&tiny_mixed, h3_test_tiny_dir (), H3_PARTITION_REF2VA,
-      check_steps);
+  check_golden (&tiny_image, dir, H3_PARTITION_REF2VA, check_steps);
+  check_golden (&tiny_mixed, dir, H3_PARTITION_REF2VA, check_steps);
 }
 
 static void
@@ -797,8 +794,13 @@ test_bad_prompt (void)
 void
 h3_test_add_denoise (void)
 {
-  g_test_add_func ("/denoise/golden/tiny", test_tiny);
-  g_test_add_func ("/denoise/golden/tiny-references", test_tiny_references);
+  g_test_add_data_func ("/denoise/golden/tiny", h3_test_tiny_dir (), test_tiny);
+  g_test_add_data_func ("/denoise/golden/tiny-references", h3_test_tiny_dir (),
+      test_tiny_references);
+  g_test_add_data_func ("/denoise/golden/pruned", h3_test_tiny_pruned_dir (),
+      test_tiny);
+  g_test_add_data_func ("/denoise/golden/pruned-references",
+      h3_test_tiny_pruned_dir (), test_tiny_references);
   g_test_add_func ("/denoise/golden/demo", test_demo);
   g_test_add_func ("/denoise/condition-noise", test_condition_noise);
   g_test_add_func ("/denoise/bad-condition", test_bad_condition);

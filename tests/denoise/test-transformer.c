@@ -171,29 +171,33 @@ check_adaln (const H3TestTaps *taps, const Golden *g, gint hidden)
 
 static void
 check_dumps (const H3TestTaps *taps, const Golden *g, const gint *order,
-    const H3Packing *p, gint hidden)
+    const H3Packing *p, const H3TransformerConfig *c)
 {
-  static const gchar *const plain[] = { "time_proj", "time_embedder",
-    "context_embedder", "token_refiner.refiner_blocks.0", "token_refiner",
-    "proj_in", "audio_proj_in" };
+  static const gchar *const time[] = { "time_proj", "time_embedder" };
+  static const gchar *const plain[] = { "context_embedder",
+    "token_refiner.refiner_blocks.0", "token_refiner", "proj_in",
+    "audio_proj_in" };
   static const gchar *const sequences[] = { "transformer_blocks.0.norm1",
     "transformer_blocks.0.attn", "transformer_blocks.0.norm2",
     "transformer_blocks.0.ff", "transformer_blocks.0", "transformer_blocks.1",
     "transformer_blocks.2" };
 
+  for (guint i = 0; c->curve_points == 0 && i < G_N_ELEMENTS (time); i++)
+    check_plain (taps, time[i]);
   for (guint i = 0; i < G_N_ELEMENTS (plain); i++)
     check_plain (taps, plain[i]);
-  check_adaln (taps, g, hidden);
+  check_adaln (taps, g, c->hidden);
   for (guint i = 0; i < G_N_ELEMENTS (sequences); i++)
-    check_sequence (taps, sequences[i], order, 0, p->rows, hidden);
+    check_sequence (taps, sequences[i], order, 0, p->rows, c->hidden);
   check_sequence (taps, "norm_out", order, p->first_audio,
-      p->rows - p->first_audio, hidden);
+      p->rows - p->first_audio, c->hidden);
 }
 
-/* One pass; the golden's leading rows as conditions. Without any, every stage
- * is compared, else the outputs, which are the same. */
+/* One pass by the checkpoint at @path; the golden's leading rows as conditions.
+ * Without any, every stage is compared, else the outputs, which are the same. */
 static void
-forward (gsize conditions_v, gsize conditions_a, gboolean look)
+forward (const gchar *path, gsize conditions_v, gsize conditions_a,
+    gboolean look)
 {
   g_autoptr (GError) error = NULL;
   g_auto (H3TestDevice) d = { NULL, NULL };
@@ -219,7 +223,7 @@ forward (gsize conditions_v, gsize conditions_a, gboolean look)
   h3_test_device_init (&d, 2);
   golden_init (&g);
   h3_test_taps_init (&taps, d.stream);
-  transformer = h3_test_load (h3_test_tiny_dir (), d.device);
+  transformer = h3_test_load (path, d.device);
   cols_v = 4 * h3_transformer_config (transformer)->video_channels;
   cols_a = h3_transformer_config (transformer)->audio_channels;
   order = order_rows (&g, conditions_v, conditions_a);
@@ -249,8 +253,7 @@ forward (gsize conditions_v, gsize conditions_a, gboolean look)
   g_assert_no_error (error);
 
   if (look)
-    check_dumps (&taps, &g, order, &p,
-        h3_transformer_config (transformer)->hidden);
+    check_dumps (&taps, &g, order, &p, h3_transformer_config (transformer));
   got_v = h3_test_to_host (d.stream, video_out);
   got_a = h3_test_to_host (d.stream, audio_out);
   h3_test_assert_close (got_v, want_v + conditions_v * cols_v,
@@ -260,24 +263,24 @@ forward (gsize conditions_v, gsize conditions_a, gboolean look)
 }
 
 static void
-test_stages (void)
+test_stages (gconstpointer dir)
 {
-  forward (0, 0, TRUE);
+  forward (dir, 0, 0, TRUE);
 }
 
 /* Nothing depends on somebody looking. */
 static void
-test_outputs (void)
+test_outputs (gconstpointer dir)
 {
-  forward (0, 0, FALSE);
+  forward (dir, 0, 0, FALSE);
 }
 
 static void
-test_conditions (void)
+test_conditions (gconstpointer dir)
 {
-  forward (N_CONDITIONS_V, N_CONDITIONS_A, FALSE);
-  forward (N_CONDITIONS_V, 0, FALSE);
-  forward (0, N_CONDITIONS_A, FALSE);
+  forward (dir, N_CONDITIONS_V, N_CONDITIONS_A, FALSE);
+  forward (dir, N_CONDITIONS_V, 0, FALSE);
+  forward (dir, 0, N_CONDITIONS_A, FALSE);
 }
 
 static void
@@ -481,12 +484,19 @@ test_bad_packing (void)
 void
 h3_test_add_transformer (void)
 {
+  const gchar *tiny = h3_test_tiny_dir (), *pruned = h3_test_tiny_pruned_dir ();
+
   g_test_add_func ("/transformer/config", test_config);
   g_test_add_func ("/transformer/workspace", test_workspace);
   g_test_add_func ("/transformer/chunks", test_chunks);
-  g_test_add_func ("/transformer/golden/stages", test_stages);
-  g_test_add_func ("/transformer/golden/outputs", test_outputs);
-  g_test_add_func ("/transformer/golden/conditions", test_conditions);
+  g_test_add_data_func ("/transformer/golden/stages", tiny, test_stages);
+  g_test_add_data_func ("/transformer/golden/outputs", tiny, test_outputs);
+  g_test_add_data_func ("/transformer/golden/conditions", tiny,
+      test_conditions);
+  g_test_add_data_func ("/transformer/golden/pruned-stages", pruned,
+      test_stages);
+  g_test_add_data_func ("/transformer/golden/pruned-conditions", pruned,
+      test_conditions);
   g_test_add_func ("/transformer/bad-sessions", test_bad_sessions);
   g_test_add_func ("/transformer/bad-packing", test_bad_packing);
 }
