@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/checkpoint/detect.h"
+#include "model/checkpoint/quantised.h"
 
 #include <string.h>
 
@@ -221,8 +222,10 @@ h3_detect_component (const H3TensorSet *set, H3Component component,
 static void
 normalise (H3TensorSet *set, const H3Detection *found)
 {
-  const H3TensorRename strip[] = { { found->prefix, "" } };
+  const H3TensorRename strip[] = { { found->prefix, "" },
+    { H3_OLDEST_MARKER, H3_OLDEST_MARKER } };
   static const H3TensorRename text[] = {
+    { H3_OLDEST_MARKER, H3_OLDEST_MARKER },
     { "model.", "model.language_model." },
     { "visual.", "model.visual." },
   };

@@ -613,6 +613,8 @@ h3_loader_ignore (H3Loader *loader, const gchar *pattern)
 static gboolean
 is_ignored (const H3Loader *loader, const gchar *name)
 {
+  if (g_str_equal (name, H3_OLDEST_MARKER))
+    return TRUE;
   for (guint i = 0; i < loader->ignored->len; i++) {
     if (g_pattern_spec_match_string (loader->ignored->pdata[i], name))
       return TRUE;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/checkpoint/quantised.h"
 #include "model/checkpoint/json-file.h"
+#include "model/checkpoint/quantised-layers.h"
 #include "model/checkpoint/reader.h"
 #include "model/checkpoint/stored-values.h"
 
@@ -10,7 +11,6 @@
 /* Rows and columns of a tile of block scales. */
 #define TILE_ROWS 128
 #define TILE_COLS 4
-#define OLDEST_MARKER "scaled_fp8"
 
 typedef struct {
   const gchar *name;
@@ -34,8 +34,9 @@ static const gchar *const unsupported[] = { "convrot_w4a4", "asym_w4a8_int8",
 typedef struct {
   H3TensorSet *set;
   GHashTable *used;
-  gchar *module;     /* its name without ".weight"; owned */
-  const gchar *path; /* for messages */
+  gchar *module;       /* its name without ".weight"; owned */
+  const gchar *path;   /* for messages */
+  const gchar *marker; /* what says how it is stored, for messages */
 } Module;
 
 static void
@@ -113,7 +114,7 @@ read_value (const Module *m, JsonObject *object, const gchar *key, GType type,
   if (!*node || (JSON_NODE_HOLDS_VALUE (*node) &&
                     json_node_get_value_type (*node) == type))
     return TRUE;
-  return refuse (m, error, "comfy_quant: %s is no %s", key, what);
+  return refuse (m, error, "%s: %s is no %s", m->marker, key, what);
 }
 
 static gboolean
@@ -126,7 +127,7 @@ read_format (const Module *m, JsonObject *object, const Format **format,
   if (!read_value (m, object, "format", G_TYPE_STRING, "string", &node, error))
     return FALSE;
   if (!node)
-    return refuse (m, error, "comfy_quant names no format");
+    return refuse (m, error, "%s names no format", m->marker);
   name = json_node_get_string (node);
   for (guint i = 0; i < G_N_ELEMENTS (formats); i++)
     if (g_str_equal (name, formats[i].name)) {
@@ -170,21 +171,11 @@ read_rotation (const Module *m, JsonObject *object, Marker *marker,
 }
 
 static gboolean
-parse_marker (const Module *m, const gchar *text, gsize n, Marker *marker,
+read_members (const Module *m, JsonObject *object, Marker *marker,
     GError **error)
 {
-  g_autoptr (GError) local = NULL;
-  g_autoptr (JsonNode) root = NULL;
   JsonNode *full_precision;
-  JsonObject *object;
 
-  /* some writers end it */
-  while (n > 0 && (text[n - 1] == '\0' || g_ascii_isspace (text[n - 1])))
-    n--;
-  root = h3_json_parse (text, n, m->module, &local);
-  if (!root)
-    return refuse (m, error, "comfy_quant is not valid JSON");
-  object = json_node_get_object (root);
   if (!read_format (m, object, &marker->format, error) ||
       !read_value (m, object, "full_precision_matrix_mult", G_TYPE_BOOLEAN,
           "boolean", &full_precision, error))
@@ -192,6 +183,21 @@ parse_marker (const Module *m, const gchar *text, gsize n, Marker *marker,
   marker->full_precision =
       full_precision && json_node_get_boolean (full_precision);
   return read_rotation (m, object, marker, error);
+}
+
+static gboolean
+parse_marker (const Module *m, const gchar *text, gsize n, Marker *marker,
+    GError **error)
+{
+  g_autoptr (JsonNode) root = NULL;
+
+  /* some writers end it */
+  while (n > 0 && (text[n - 1] == '\0' || g_ascii_isspace (text[n - 1])))
+    n--;
+  root = h3_json_parse (text, n, m->module, NULL);
+  if (!root)
+    return refuse (m, error, "comfy_quant is not valid JSON");
+  return read_members (m, json_node_get_object (root), marker, error);
 }
 
 static gboolean
@@ -219,7 +225,6 @@ static const gchar *const sidecars[] = { "weight_scale", "weight_scale_2",
 static void
 expect_sidecars (const Module *m)
 {
-  g_hash_table_add (m->used, g_strdup (OLDEST_MARKER));
   for (guint i = 0; i < G_N_ELEMENTS (sidecars); i++)
     if (has_sidecar (m, sidecars[i]))
       g_hash_table_add (m->used,
@@ -234,9 +239,9 @@ read_oldest_marker (const Module *m, gboolean *full_precision, GError **error)
   const H3StoredTensor *marker;
 
   *full_precision = FALSE;
-  if (!h3_tensor_set_has (m->set, OLDEST_MARKER))
+  if (!h3_tensor_set_has (m->set, H3_OLDEST_MARKER))
     return TRUE;
-  marker = h3_tensor_set_get (m->set, OLDEST_MARKER, error);
+  marker = h3_tensor_set_get (m->set, H3_OLDEST_MARKER, error);
   *full_precision = marker && h3_stored_tensor_elements (marker) == 2;
   return marker != NULL;
 }
@@ -301,6 +306,7 @@ h3_quantised_find (H3TensorSet *set, const gchar *name, GHashTable *used,
 {
   g_auto (Module) m = { .set = set, .used = used };
   const H3StoredTensor *marker_tensor;
+  JsonNode *said;
   Marker marker;
 
   memset (q, 0, sizeof *q);
@@ -317,16 +323,16 @@ h3_quantised_find (H3TensorSet *set, const gchar *name, GHashTable *used,
   m.path = q->weight->path;
   if (!get_sidecar (&m, "comfy_quant", &marker_tensor, error))
     return FALSE;
+  m.marker = marker_tensor ? "comfy_quant" : H3_QUANTISATION_METADATA;
+  said = marker_tensor ? NULL : h3_tensor_set_quantisation (set, name);
   marker = (Marker){ format_of (q->weight->type), 1, FALSE };
-  if (marker_tensor || marker.format)
-    expect_sidecars (&m);
-  if (marker.format && !marker_tensor &&
-      !read_oldest_marker (&m, &marker.full_precision, error))
-    return FALSE;
-  if (marker_tensor && !read_marker (&m, marker_tensor, &marker, error))
-    return FALSE;
-  if (!marker.format)
+  if (!marker_tensor && !said && !marker.format)
     return TRUE;
+  expect_sidecars (&m);
+  if (marker_tensor ? !read_marker (&m, marker_tensor, &marker, error)
+      : said ? !read_members (&m, json_node_get_object (said), &marker, error)
+             : !read_oldest_marker (&m, &marker.full_precision, error))
+    return FALSE;
   q->encoding = marker.format->encoding;
   q->rotation = marker.rotation;
   q->full_precision = marker.full_precision;
@@ -334,7 +340,7 @@ h3_quantised_find (H3TensorSet *set, const gchar *name, GHashTable *used,
     return refuse (&m, error, "format %s: tensor %s is %s, needed: %s",
         marker.format->name, name, h3_stored_type_name (q->weight->type),
         h3_stored_type_name (marker.format->type));
-  return find_sidecars (&m, marker.format, marker_tensor != NULL, q, error);
+  return find_sidecars (&m, marker.format, marker_tensor || said, q, error);
 }
 
 /* Shapes */

@@ -9,6 +9,9 @@
 
 G_BEGIN_DECLS
 
+/* A tensor of the oldest FP8 files, which is of no module. */
+#define H3_OLDEST_MARKER "scaled_fp8"
+
 /* A stored matrix and what belongs to it. Nothing is owned. */
 typedef struct {
   const H3StoredTensor *weight;

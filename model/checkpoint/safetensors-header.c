@@ -11,6 +11,7 @@
 typedef struct {
   gchar *begin, *at, *end;
   const gchar *path;
+  GHashTable *metadata; /* not owned */
 } Scanner;
 
 static gboolean
@@ -196,12 +197,10 @@ duplicate (const Scanner *s, const gchar *what, const gchar *key,
   return FALSE;
 }
 
-/* {"format": "pt", ...}: checked, and then of no interest. */
+/* {"format": "pt", ...} */
 static gboolean
 scan_metadata (Scanner *s, GError **error)
 {
-  g_autoptr (GHashTable) seen = g_hash_table_new (g_str_hash, g_str_equal);
-
   if (!expect (s, '{', "'{'", error))
     return FALSE;
   if (accept (s, '}'))
@@ -220,7 +219,7 @@ scan_metadata (Scanner *s, GError **error)
     }
     if (!scan_string (s, "a string", &value, error))
       return FALSE;
-    if (!g_hash_table_add (seen, key))
+    if (!g_hash_table_insert (s->metadata, key, value))
       return duplicate (s, "metadata key", key, error);
   } while (accept (s, ','));
   return expect (s, '}', "',' or '}'", error);
@@ -355,11 +354,11 @@ scan_members (Scanner *s, GArray *entries, GError **error)
 
 GArray *
 h3_safetensors_header_parse (gchar *json, gsize length, const gchar *path,
-    GError **error)
+    GHashTable *metadata, GError **error)
 {
   g_autoptr (GArray) entries =
       g_array_new (FALSE, FALSE, sizeof (H3HeaderEntry));
-  Scanner s = { json, json, json + length, path };
+  Scanner s = { json, json, json + length, path, metadata };
   const gchar *invalid;
 
   if (!g_utf8_validate_len (json, length, &invalid)) {

@@ -19,9 +19,10 @@ typedef struct {
  * h3_safetensors_header_parse:
  * @json: @length bytes, changed in place; the entries point into it
  * @path: for messages
+ * @metadata: (element-type utf8 utf8): gets what __metadata__ says, inside @json
  * Returns: (element-type H3HeaderEntry): in file order, names unique
  */
 GArray *h3_safetensors_header_parse (gchar *json, gsize length,
-    const gchar *path, GError **error);
+    const gchar *path, GHashTable *metadata, GError **error);
 
 G_END_DECLS

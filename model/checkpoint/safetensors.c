@@ -12,7 +12,8 @@
 
 struct _H3SafeTensors {
   H3StoredFile file;
-  gchar *header; /* names point into it */
+  gchar *header;        /* names and metadata point into it */
+  GHashTable *metadata; /* key -> value */
   H3StoredTensor *tensors;
   guint n_tensors;
   GHashTable *by_name; /* name -> H3StoredTensor, neither owned */
@@ -239,8 +240,9 @@ read_header (H3SafeTensors *file, GError **error)
   }
   if (!h3_stored_file_read (&file->file, 8, length, file->header, error))
     return FALSE;
+  file->metadata = g_hash_table_new (g_str_hash, g_str_equal);
   entries = h3_safetensors_header_parse (file->header, length, file->file.path,
-      error);
+      file->metadata, error);
   return entries && index_tensors (file, length, entries, error);
 }
 
@@ -273,6 +275,7 @@ h3_safetensors_free (H3SafeTensors *file)
   if (!file)
     return;
   g_clear_pointer (&file->by_name, g_hash_table_unref);
+  g_clear_pointer (&file->metadata, g_hash_table_unref);
   g_free (file->tensors);
   g_free (file->header);
   h3_stored_file_close (&file->file);
@@ -296,6 +299,12 @@ const H3StoredTensor *
 h3_safetensors_lookup (const H3SafeTensors *file, const gchar *name)
 {
   return g_hash_table_lookup (file->by_name, name);
+}
+
+const gchar *
+h3_safetensors_metadata (const H3SafeTensors *file, const gchar *key)
+{
+  return g_hash_table_lookup (file->metadata, key);
 }
 
 guint64

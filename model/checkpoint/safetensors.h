@@ -32,6 +32,9 @@ const H3StoredTensor *h3_safetensors_nth (const H3SafeTensors *file, guint n);
 /* NULL when there is none of that name. */
 const H3StoredTensor *h3_safetensors_lookup (const H3SafeTensors *file,
     const gchar *name);
+/* What __metadata__ says of @key, or NULL. Owned by @file. */
+const gchar *h3_safetensors_metadata (const H3SafeTensors *file,
+    const gchar *key);
 /* Bytes after the last tensor, normally 0. */
 guint64 h3_safetensors_trailing (const H3SafeTensors *file);
 

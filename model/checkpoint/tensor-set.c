@@ -5,6 +5,7 @@
 #include "model/checkpoint/tensor-set.h"
 #include "model/checkpoint/gguf.h"
 #include "model/checkpoint/json-file.h"
+#include "model/checkpoint/quantised-layers.h"
 #include "model/checkpoint/safetensors.h"
 
 #include <glib/gstdio.h>
@@ -29,6 +30,8 @@ struct _H3TensorSet {
   GHashTable *tensors; /* name, owned -> Shard */
   GHashTable *stored;  /* name, owned -> the file's, owned; NULL: the same */
   GPtrArray *names;    /* sorted; owned by tensors */
+  Shard *single;       /* where the set is one file */
+  GHashTable *layers;  /* single's, quantised, by its metadata; or NULL */
 };
 
 static void
@@ -164,6 +167,7 @@ open_single (H3TensorSet *set, const gchar *path, GError **error)
   n = n_tensors (shard);
   for (guint i = 0; i < n; i++)
     add_tensor (set, nth_tensor (shard, i)->name, shard);
+  set->single = shard;
   return TRUE;
 }
 
@@ -339,6 +343,19 @@ open_folder (H3TensorSet *set, GError **error)
   return open_single (set, single, error);
 }
 
+/* The older place of markers. */
+static gboolean
+read_layers (H3TensorSet *set, GError **error)
+{
+  const gchar *text = h3_tensor_set_metadata (set, H3_QUANTISATION_METADATA);
+
+  if (!text)
+    return TRUE;
+  set->layers =
+      h3_quantised_layers_parse (text, set->names, set->single->path, error);
+  return set->layers != NULL;
+}
+
 H3TensorSet *
 h3_tensor_set_open (const gchar *path, GError **error)
 {
@@ -354,7 +371,7 @@ h3_tensor_set_open (const gchar *path, GError **error)
   if (!ok)
     return NULL;
   sort_names (set);
-  return g_steal_pointer (&set);
+  return read_layers (set, error) ? g_steal_pointer (&set) : NULL;
 }
 
 void
@@ -364,6 +381,7 @@ h3_tensor_set_free (H3TensorSet *set)
     return;
   g_clear_pointer (&set->names, g_ptr_array_unref);
   g_clear_pointer (&set->stored, g_hash_table_unref);
+  g_clear_pointer (&set->layers, g_hash_table_unref);
   g_hash_table_unref (set->tensors);
   g_hash_table_unref (set->shards);
   g_free (set->path);
@@ -374,6 +392,27 @@ gboolean
 h3_tensor_set_is_sharded (const H3TensorSet *set)
 {
   return set->sharded;
+}
+
+const gchar *
+h3_tensor_set_metadata (const H3TensorSet *set, const gchar *key)
+{
+  return set->single && set->single->file
+             ? h3_safetensors_metadata (set->single->file, key)
+             : NULL;
+}
+
+JsonNode *
+h3_tensor_set_quantisation (const H3TensorSet *set, const gchar *name)
+{
+  const gchar *stored =
+      set->stored ? g_hash_table_lookup (set->stored, name) : name;
+  g_autofree gchar *module = NULL;
+
+  if (!set->layers || !stored || !g_str_has_suffix (stored, ".weight"))
+    return NULL;
+  module = g_strndup (stored, strlen (stored) - strlen (".weight"));
+  return g_hash_table_lookup (set->layers, module);
 }
 
 guint64

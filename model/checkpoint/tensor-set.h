@@ -2,6 +2,8 @@
 /* The tensors of one component: one file, or shards through their index. */
 #pragma once
 
+#include <json-glib/json-glib.h>
+
 #include "model/checkpoint/stored-tensor.h"
 
 G_BEGIN_DECLS
@@ -30,6 +32,13 @@ const H3StoredTensor *h3_tensor_set_get (H3TensorSet *set, const gchar *name,
 /* Whether an index places the tensors in shards. */
 gboolean h3_tensor_set_is_sharded (const H3TensorSet *set);
 
+/* What __metadata__ of a single safetensors file says of @key; NULL: nothing, or
+ * there are shards. Owned by @set. */
+const gchar *h3_tensor_set_metadata (const H3TensorSet *set, const gchar *key);
+/* What the file's metadata say of how the weight @name is quantised: a marker's
+ * object (checkpoints.md 4.2), or NULL. Owned by @set. */
+JsonNode *h3_tensor_set_quantisation (const H3TensorSet *set,
+    const gchar *name);
 /* Bytes after the last tensor, of the files that were opened. */
 guint64 h3_tensor_set_trailing (const H3TensorSet *set);
 

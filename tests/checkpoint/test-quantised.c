@@ -45,6 +45,16 @@ file_add_text (File *file, const gchar *name, const gchar *text)
   file_add (file, name, "U8", shape, text, strlen (text));
 }
 
+/* Before anything else. */
+static void
+file_add_metadata (File *file, const gchar *quantisation)
+{
+  g_autofree gchar *text = g_strescape (quantisation, NULL);
+
+  g_string_append_printf (file->header,
+      "\"__metadata__\":{\"_quantization_metadata\":\"%s\"},", text);
+}
+
 static void
 file_write (File *file, const gchar *path)
 {
@@ -547,6 +557,88 @@ test_bad (gconstpointer data)
   fixture_clear (&f);
 }
 
+/* Markers in the file's metadata. The file has net.m.weight, FP8 of 2 rows of 2,
+ * with net.m.weight_scale. */
+typedef struct {
+  const gchar *name, *metadata;
+  const gchar *marker;            /* net.m.comfy_quant */
+  const gchar *opening, *loading; /* what is said, or NULL */
+} Metadata;
+
+#define LAYERS(layers) "{\"format_version\":\"1.0\",\"layers\":{" layers "}}"
+
+static const Metadata metadata[] = {
+  { "object", LAYERS ("\"net.m\":{\"format\":\"float8_e4m3fn\"}") },
+  { "string", LAYERS ("\"net.m\":\"float8_e4m3fn\"") },
+  { "no-prefix", LAYERS ("\"m\":\"float8_e4m3fn\"") },
+  { "no-layers", LAYERS ("") },
+  { "marker-first", LAYERS ("\"m\":\"nvfp4\""),
+      .marker = "{\"format\": \"float8_e4m3fn\"}" },
+  { "not-json",
+      "{\"layers\": ", .opening = "_quantization_metadata is no JSON object" },
+  { "number", "1", .opening = "_quantization_metadata is no JSON object" },
+  { "no-object", "{}", .opening = "with the object \"layers\"" },
+  { "array", "{\"layers\":[]}", .opening = "with the object \"layers\"" },
+  { "value", LAYERS ("\"m\":1"),
+      .opening = "has neither a format nor an object for m" },
+  { "stray", LAYERS ("\"other\":\"nvfp4\""),
+      .opening = "has layer other, but there is no tensor other.weight" },
+  { "half-a-name", LAYERS ("\"et.m\":\"nvfp4\""),
+      .opening = "has layer et.m, but there is no tensor et.m.weight" },
+  { "unknown", LAYERS ("\"m\":\"int3\""),
+      .loading = "layer net.m: quantization format int3 is unknown" },
+  { "unsupported", LAYERS ("\"m\":\"convrot_w4a4\""),
+      .loading = "quantization format convrot_w4a4 is not supported" },
+  { "no-format", LAYERS ("\"m\":{}"),
+      .loading = "layer net.m: _quantization_metadata names no format" },
+  { "type", LAYERS ("\"m\":\"int8_tensorwise\""),
+      .loading = "tensor net.m.weight is F8_E4M3, needed: I8" },
+};
+
+static H3TensorSet *
+open_metadata (const Metadata *m, const gchar *path, GError **error)
+{
+  const guint8 q[4] = { 0x38, 0x39, 0x3a, 0x3b };
+  const gfloat scale = 0.5f;
+  File file;
+
+  file_init (&file);
+  file_add_metadata (&file, m->metadata);
+  file_add (&file, "net.m.weight", "F8_E4M3", "2,2", q, 4);
+  file_add (&file, "net.m.weight_scale", "F32", "", &scale, 4);
+  if (m->marker)
+    file_add_text (&file, "net.m.comfy_quant", m->marker);
+  file_write (&file, path);
+  return h3_tensor_set_open (path, error);
+}
+
+static void
+test_metadata (gconstpointer data)
+{
+  const Metadata *m = data;
+  g_autofree gchar *dir = h3_test_temp_dir ();
+  g_autofree gchar *path = g_build_filename (dir, "f.safetensors", NULL);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (H3TensorSet) set = open_metadata (m, path, &error);
+  g_autoptr (H3Loader) loader = set ? h3_loader_new (set, WHAT) : NULL;
+
+  h3_test_remove_tree (dir);
+  if (m->opening) {
+    g_assert_null (set);
+    h3_test_assert_h3_error (error, H3_ERROR_WRONG_TYPE, path, m->opening);
+    return;
+  }
+  g_assert_no_error (error);
+  h3_loader_matrix (loader, "net.m.weight", 2, 2);
+  h3_loader_finish (loader, &error);
+  if (m->loading) {
+    h3_test_assert_h3_error (error, H3_ERROR_WRONG_TYPE, path, m->loading);
+  } else {
+    g_assert_no_error (error);
+    g_assert_cmpuint (h3_loader_bytes (loader), ==, 4 + 2 * sizeof (gfloat));
+  }
+}
+
 static void
 test_mixed (void)
 {
@@ -617,6 +709,11 @@ add_quantised_tests (void)
   g_test_add_func ("/quantised/mixed", test_mixed);
   g_test_add_func ("/quantised/nan-weight", test_nan_weight);
   g_test_add_func ("/quantised/device-without", test_device_without);
+  for (guint i = 0; i < G_N_ELEMENTS (metadata); i++) {
+    g_autofree gchar *path =
+        g_strconcat ("/quantised/metadata/", metadata[i].name, NULL);
+    g_test_add_data_func (path, &metadata[i], test_metadata);
+  }
   for (guint i = 0; i < G_N_ELEMENTS (inputs); i++) {
     g_autofree gchar *path =
         g_strconcat ("/quantised/inputs/", inputs[i].name, NULL);

@@ -228,6 +228,16 @@ static const Case cases[] = {
   { "transformer", "int8-diffusers", run_transformer },
   { "transformer", "nvfp4-diffusers", run_transformer },
   { "transformer", "mxfp8-diffusers", run_transformer },
+  { "text", "fp8-metadata", run_text },
+  { "text", "int8-metadata", run_text },
+  { "text", "nvfp4-metadata", run_text },
+  { "text", "fp8-oldest", run_text },
+  { "text", "fp8-cast", run_text },
+  { "transformer", "fp8-metadata", run_transformer },
+  { "transformer", "int8-metadata", run_transformer },
+  { "transformer", "nvfp4-metadata", run_transformer },
+  { "transformer", "fp8-oldest", run_transformer },
+  { "transformer", "fp8-cast", run_transformer },
   { "transformer", "../gguf/blocks", run_transformer },
   { "text", "../gguf/blocks", run_text },
   { "text", "../gguf/mixed", run_text },
@@ -237,6 +247,7 @@ static const Case cases[] = {
   { "text", "../gguf/flat", run_text },
   { "video", "int8-official", run_video },
   { "video", "int8-diffusers", run_video },
+  { "video", "int8-metadata", run_video },
 };
 
 static void

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* h3-mkcheckpoint --like DIR --seed N --out DIR [--layout LAYOUT]
- *   [--encoding fp8|int8|nvfp4|mxfp8 [--decoded]]
+ *   [--encoding fp8|int8|nvfp4|mxfp8 [--markers FORM] [--decoded]]
+ *   [--prefix PREFIX]
  *
  * DIR holds FL2VA/ and, where there is one, Ref2VA/: configuration, tokenizer
  * and index files in the official layout. Written is a complete checkpoint of
@@ -230,8 +231,9 @@ typedef struct {
 
 static GPtrArray *
 describe_comfy (const Component *c, const gchar *dir, const GPtrArray *tensors,
-    gboolean pruned, guint64 seed, GError **error)
+    gboolean pruned, const MkRecipe *recipe, GError **error)
 {
+  GPtrArray *stored;
   gint dim = 0;
 
   if (c->tensors == mk_text_encoder_tensors)
@@ -239,12 +241,16 @@ describe_comfy (const Component *c, const gchar *dir, const GPtrArray *tensors,
   if (c->tensors == mk_video_vae_tensors)
     return mk_stored_comfy_video_vae (tensors, dir, pruned, error);
   if (c->tensors == mk_audio_vae_tensors)
-    return mk_stored_comfy_audio_vae (tensors, dir, c->recipe, seed, error);
+    return mk_stored_comfy_audio_vae (tensors, dir, c->recipe, recipe->seed,
+        error);
   if (!head_dim (dir, "config.json", "attention_head_dim", &dim, error))
     return NULL;
-  return pruned ? mk_stored_pruned_transformer (tensors, dim, c->recipe, seed,
-                      "model.diffusion_model.")
-                : mk_stored_comfy_transformer (tensors, dim);
+  stored = pruned ? mk_stored_pruned_transformer (tensors, dim, c->recipe,
+                        recipe->seed)
+                  : mk_stored_comfy_transformer (tensors, dim);
+  if (recipe->prefix)
+    mk_stored_add_prefix (stored, recipe->prefix);
+  return stored;
 }
 
 /* What the geometry of no released file needs: where values are that no tensor
@@ -294,7 +300,7 @@ make_comfy (const gchar *like, const gchar *out, gboolean pruned,
     if (!g_file_test (dir, G_FILE_TEST_IS_DIR))
       continue;
     tensors = c->tensors (dir, error);
-    stored = tensors ? describe_comfy (c, dir, tensors, pruned, recipe->seed, error)
+    stored = tensors ? describe_comfy (c, dir, tensors, pruned, recipe, error)
                      : NULL;
     if (!stored || !make_dir (target, error) ||
         !write_comfy_config (c, dir, target, error))
@@ -335,6 +341,7 @@ int
 main (int argc, char **argv)
 {
   g_autofree gchar *like = NULL, *out = NULL, *layout = NULL, *encoding = NULL;
+  g_autofree gchar *markers = NULL, *prefix = NULL;
   MkRecipe recipe = { 0 };
   gint64 seed = -1;
   const GOptionEntry entries[] = {
@@ -346,6 +353,10 @@ main (int argc, char **argv)
         "official (default), diffusers, comfy or comfy-pruned", "LAYOUT" },
     { "encoding", 0, 0, G_OPTION_ARG_STRING, &encoding,
         "plain (default), fp8, int8, nvfp4 or mxfp8", "ENCODING" },
+    { "markers", 0, 0, G_OPTION_ARG_STRING, &markers,
+        "tensors (default), metadata, oldest or none (both of fp8)", "FORM" },
+    { "prefix", 0, 0, G_OPTION_ARG_STRING, &prefix,
+        "before the names of ComfyUI's transformer", "PREFIX" },
     { "decoded", 0, 0, G_OPTION_ARG_NONE, &recipe.decoded,
         "quantised weights as what they stand for", NULL },
     { NULL },
@@ -368,7 +379,17 @@ main (int argc, char **argv)
     g_printerr ("h3-mkcheckpoint: --encoding %s is unknown\n", encoding);
     return EXIT_FAILURE;
   }
+  if (markers && !mk_markers_from_name (markers, &recipe.markers)) {
+    g_printerr ("h3-mkcheckpoint: --markers %s is unknown\n", markers);
+    return EXIT_FAILURE;
+  }
+  if (recipe.markers >= MK_MARKERS_OLDEST && recipe.encoding != MK_FP8) {
+    g_printerr ("h3-mkcheckpoint: --markers %s needs --encoding fp8\n",
+        markers);
+    return EXIT_FAILURE;
+  }
   recipe.seed = seed;
+  recipe.prefix = prefix;
   if (!make_checkpoint (like, layout ? layout : "official", out, &recipe,
           &error)) {
     g_printerr ("h3-mkcheckpoint: %s\n", error->message);

@@ -53,6 +53,18 @@ find (const GPtrArray *tensors, const gchar *name)
   return NULL;
 }
 
+void
+mk_stored_add_prefix (GPtrArray *stored, const gchar *prefix)
+{
+  for (guint i = 0; i < stored->len; i++) {
+    MkStored *tensor = stored->pdata[i];
+    gchar *longer = g_strconcat (prefix, tensor->name, NULL);
+
+    g_free (tensor->name);
+    tensor->name = longer;
+  }
+}
+
 /* Transformer */
 
 GPtrArray *
@@ -139,7 +151,7 @@ make_table (const GPtrArray *tensors, const gchar *component, guint64 seed,
 
 GPtrArray *
 mk_stored_pruned_transformer (const GPtrArray *tensors, gint64 head_dim,
-    const gchar *component, guint64 seed, const gchar *prefix)
+    const gchar *component, guint64 seed)
 {
   g_autoptr (GPtrArray) full = mk_stored_comfy_transformer (tensors, head_dim);
   GPtrArray *list = list_new ();
@@ -157,13 +169,6 @@ mk_stored_pruned_transformer (const GPtrArray *tensors, gint64 head_dim,
     g_ptr_array_add (list, stored);
   }
   add_new (list, "adaln_t_table", TABLE_ROWS, width, table);
-  for (guint i = 0; i < list->len; i++) {
-    MkStored *stored = list->pdata[i];
-    gchar *longer = g_strconcat (prefix, stored->name, NULL);
-
-    g_free (stored->name);
-    stored->name = longer;
-  }
   return list;
 }
 

@@ -21,6 +21,20 @@ mk_encoding_from_name (const gchar *name, MkEncoding *encoding)
   return FALSE;
 }
 
+gboolean
+mk_markers_from_name (const gchar *name, MkMarkers *markers)
+{
+  static const gchar *const forms[] = { "tensors", "metadata", "oldest",
+    "none" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (forms); i++)
+    if (g_str_equal (name, forms[i])) {
+      *markers = i;
+      return TRUE;
+    }
+  return FALSE;
+}
+
 void
 mk_blob_free (MkBlob *blob)
 {
@@ -163,14 +177,24 @@ tiled (gint64 r, gint64 c, gint64 cols)
 }
 
 static void
-quantise_fp8 (Matrix *m)
+add_fp8_sidecars (Matrix *m, gfloat scale, MkMarkers markers)
 {
-  gfloat s = largest (m->w, m->n * m->k) / 448;
+  gboolean oldest = markers == MK_MARKERS_OLDEST;
+
+  add_scalar (m, oldest ? "scale_weight" : "weight_scale", scale);
+  add_scalar (m, oldest ? "scale_input" : "input_scale", oldest ? 1 : 0.03125f);
+  if (!oldest)
+    add_marker (m, "{\"format\": \"float8_e4m3fn\"}");
+}
+
+static void
+quantise_fp8 (Matrix *m, MkMarkers markers)
+{
+  gfloat s = markers == MK_MARKERS_NONE ? 1 : largest (m->w, m->n * m->k) / 448;
   MkBlob *q = add (m, "weight", "F8_E4M3", 1, 2, m->n, m->k);
 
-  add_scalar (m, "weight_scale", s);
-  add_scalar (m, "input_scale", 0.03125f);
-  add_marker (m, "{\"format\": \"float8_e4m3fn\"}");
+  if (markers != MK_MARKERS_NONE)
+    add_fp8_sidecars (m, s, markers);
   for (gint64 i = 0; i < m->n * m->k; i++) {
     q->bytes[i] = e4m3_code (m->w[i] / s);
     m->w[i] = (gfloat) e4m3_value (q->bytes[i]) * s;
@@ -365,7 +389,7 @@ mk_is_quantised (const MkTensor *tensor, MkEncoding encoding)
 
 void
 mk_quantise (const MkTensor *tensor, const gchar *name, gfloat *values,
-    gint64 rows, MkEncoding encoding, GPtrArray *blobs)
+    gint64 rows, MkEncoding encoding, MkMarkers markers, GPtrArray *blobs)
 {
   Matrix m = { .n = rows, .k = tensor->shape[1], .w = values, .blobs = blobs };
   gboolean embedding = g_str_has_suffix (name, "embed_tokens.weight");
@@ -376,10 +400,44 @@ mk_quantise (const MkTensor *tensor, const gchar *name, gfloat *values,
   if (embedding || encoding == MK_INT8)
     quantise_int8 (&m, !embedding);
   else if (encoding == MK_FP8)
-    quantise_fp8 (&m);
+    quantise_fp8 (&m, markers);
   else if (encoding == MK_NVFP4)
     quantise_nvfp4 (&m);
   else
     quantise_mxfp8 (&m);
   g_free (m.module);
+}
+
+static gboolean
+is_marker (const MkBlob *blob)
+{
+  return g_str_has_suffix (blob->name, ".comfy_quant");
+}
+
+/* Half of the layers that have nothing but a format are only that. */
+gchar *
+mk_metadata_of_markers (GPtrArray *blobs, const gchar *prefix)
+{
+  static const gchar only[] = "{\"format\": \"float8_e4m3fn\"}";
+  GString *json = g_string_new ("{\"format_version\":\"1.0\",\"layers\":{");
+  guint n = 0;
+
+  for (guint i = blobs->len; i-- > 0;) {
+    MkBlob *blob = blobs->pdata[i];
+    g_autofree gchar *text = NULL;
+    const gchar *name = blob->name;
+
+    if (!is_marker (blob))
+      continue;
+    text = g_strndup ((const gchar *) blob->bytes, blob->size);
+    if (prefix && g_str_has_prefix (name, prefix))
+      name += strlen (prefix);
+    g_string_append_printf (json, "%s\"%.*s\":%s", n ? "," : "",
+        (gint) (strlen (name) - strlen (".comfy_quant")), name,
+        n % 2 && g_str_equal (text, only) ? "\"float8_e4m3fn\"" : text);
+    n++;
+    g_ptr_array_remove_index (blobs, i);
+  }
+  g_string_append (json, "}}");
+  return g_string_free (json, FALSE);
 }

@@ -222,7 +222,7 @@ add_blobs (const MkStored *stored, const gchar *component,
 
   if (quantised)
     mk_quantise (stored->source, stored->name, values, stored->n_rows,
-        recipe->encoding, blobs);
+        recipe->encoding, recipe->markers, blobs);
   if (recipe->decoded)
     g_ptr_array_set_size (blobs, before);
   if (recipe->decoded || !quantised)
@@ -230,11 +230,19 @@ add_blobs (const MkStored *stored, const gchar *component,
         plain_blob (stored, values, stored->source->bf16 && !quantised));
 }
 
+/* @metadata: JSON, or NULL */
 static GString *
-blob_header (const GPtrArray *blobs)
+blob_header (const GPtrArray *blobs, const gchar *metadata)
 {
   GString *json = g_string_new ("{");
   gsize begin = 0;
+
+  if (metadata) {
+    g_autofree gchar *text = g_strescape (metadata, NULL);
+
+    g_string_append_printf (json,
+        "\"__metadata__\":{\"_quantization_metadata\":\"%s\"},", text);
+  }
 
   for (guint i = 0; i < blobs->len; i++) {
     const MkBlob *blob = blobs->pdata[i];
@@ -253,6 +261,17 @@ blob_header (const GPtrArray *blobs)
   return json;
 }
 
+/* Of two elements, beside @first, which may have @prefix. */
+static MkBlob *
+oldest_marker (const MkBlob *first, const gchar *prefix)
+{
+  const gint64 n = 2;
+  gboolean with = prefix && g_str_has_prefix (first->name, prefix);
+
+  return mk_blob_new (g_strconcat (with ? prefix : "", "scaled_fp8", NULL),
+      "F8_E4M3", 1, 1, &n);
+}
+
 static gboolean
 write_quantised (const GPtrArray *stored, const gchar *dir,
     const gchar *component, const MkRecipe *recipe, GError **error)
@@ -261,13 +280,18 @@ write_quantised (const GPtrArray *stored, const gchar *dir,
       g_ptr_array_new_with_free_func ((GDestroyNotify) mk_blob_free);
   const gchar *name = ((const MkStored *) stored->pdata[0])->shard;
   g_autofree gchar *path = g_build_filename (dir, name, NULL);
+  g_autofree gchar *metadata = NULL;
   g_autoptr (GString) header = NULL;
   g_autoptr (GByteArray) file = g_byte_array_new ();
   guint64 length;
 
   for (guint i = 0; i < stored->len; i++)
     add_blobs (stored->pdata[i], component, recipe, blobs);
-  header = blob_header (blobs);
+  if (recipe->markers == MK_MARKERS_OLDEST && !recipe->decoded)
+    g_ptr_array_add (blobs, oldest_marker (blobs->pdata[0], recipe->prefix));
+  if (recipe->markers == MK_MARKERS_METADATA)
+    metadata = mk_metadata_of_markers (blobs, recipe->prefix);
+  header = blob_header (blobs, metadata);
   length = GUINT64_TO_LE (header->len);
   g_byte_array_append (file, (const guint8 *) &length, 8);
   g_byte_array_append (file, (const guint8 *) header->str, header->len);

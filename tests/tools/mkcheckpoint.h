@@ -61,13 +61,15 @@ GPtrArray *mk_stored_diffusers_transformer (const GPtrArray *tensors,
     gint64 head_dim);
 GPtrArray *mk_stored_diffusers_video_vae (const GPtrArray *tensors,
     gint64 head_dim);
+/* Puts @prefix before every name. */
+void mk_stored_add_prefix (GPtrArray *stored, const gchar *prefix);
 /* ComfyUI's (mk-comfy.c). @dir: the component's folder in the official layout,
  * whose statistics the autoencoders' files have. @component, @seed: of values
- * that are computed. @prefix: before every name */
+ * that are computed */
 GPtrArray *mk_stored_comfy_transformer (const GPtrArray *tensors,
     gint64 head_dim);
 GPtrArray *mk_stored_pruned_transformer (const GPtrArray *tensors,
-    gint64 head_dim, const gchar *component, guint64 seed, const gchar *prefix);
+    gint64 head_dim, const gchar *component, guint64 seed);
 GPtrArray *mk_stored_comfy_text_encoder (const GPtrArray *tensors);
 GPtrArray *mk_stored_comfy_video_vae (const GPtrArray *tensors,
     const gchar *dir, gboolean f16, GError **error);
@@ -88,11 +90,21 @@ typedef enum {
   MK_MXFP8,
 } MkEncoding;
 
+/* What says how they are stored (checkpoints.md 4.2). */
+typedef enum {
+  MK_MARKERS_TENSORS,  /* one for each */
+  MK_MARKERS_METADATA, /* of the file, layers without @prefix */
+  MK_MARKERS_OLDEST,   /* scaled_fp8, scale_weight, scale_input */
+  MK_MARKERS_NONE,     /* FP8 without scales: a plain cast */
+} MkMarkers;
+
 /* What is made. @decoded: of quantised matrices the numbers that they stand for,
- * in float32 */
+ * in float32. @prefix: before the names of ComfyUI's transformer */
 typedef struct {
   guint64 seed;
   MkEncoding encoding;
+  MkMarkers markers;
+  const gchar *prefix;
   gboolean decoded;
 } MkRecipe;
 
@@ -108,6 +120,8 @@ typedef struct {
 
 /* Quantised forms (mk-quantise.c). */
 gboolean mk_encoding_from_name (const gchar *name, MkEncoding *encoding);
+/* tensors, metadata, oldest, none */
+gboolean mk_markers_from_name (const gchar *name, MkMarkers *markers);
 /* Zeros; takes @name. @item: bytes of an element */
 MkBlob *mk_blob_new (gchar *name, const gchar *dtype, gsize item, guint rank,
     const gint64 *shape);
@@ -117,7 +131,10 @@ gboolean mk_is_quantised (const MkTensor *tensor, MkEncoding encoding);
 /* Adds weight, sidecars and marker to @blobs, an array of MkBlob. @values, of
  * [rows, tensor->shape[1]], become what they stand for. */
 void mk_quantise (const MkTensor *tensor, const gchar *name, gfloat *values,
-    gint64 rows, MkEncoding encoding, GPtrArray *blobs);
+    gint64 rows, MkEncoding encoding, MkMarkers markers, GPtrArray *blobs);
+/* Takes the markers out of @blobs: what the file's metadata say in their stead.
+ * @prefix: which the layers' names lack. Free with g_free(). */
+gchar *mk_metadata_of_markers (GPtrArray *blobs, const gchar *prefix);
 
 /* Files (mk-write.c). Of one file, all shards' names the same, unless the
  * recipe is a plain one. */
