@@ -217,7 +217,7 @@ stream_free (H3Stream *stream)
   H3CudaDevice *device = h3_cuda_device (stream);
   H3CudaScratch *all[] = { &cuda->workspace, &cuda->scratch[0],
     &cuda->scratch[1], &cuda->scratch[2], &cuda->scratch[3], &cuda->picture,
-    &cuda->sdpa, &cuda->sums, &cuda->bad_row };
+    &cuda->sdpa, &cuda->sums, &cuda->bad_row, &cuda->decoded };
 
   cudaSetDevice (stream->device->ordinal);
   for (guint i = 0; i < G_N_ELEMENTS (all); i++)
@@ -379,9 +379,14 @@ embedding (H3Stream *stream, H3Tensor *y, const H3Weight *weight,
 {
   gint32 *bad = bad_row (stream);
 
-  if (bad)
-    RUN ("embedding",
-        h3_cuda_embedding (HANDLE (stream), y, weight->tensor, ids, bad));
+  if (!bad)
+    return;
+  if (weight->encoding != H3_ENCODING_PLAIN) {
+    h3_cuda_embedding_encoded (stream, y, weight, ids, bad);
+    return;
+  }
+  RUN ("embedding",
+      h3_cuda_embedding (HANDLE (stream), y, weight->tensor, ids, bad));
 }
 
 static void
@@ -525,12 +530,13 @@ linear_swiglu (H3Stream *stream, const H3LinearSwigluArgs *args)
     .x = args->x,
     .weight = args->weight,
     .bias = args->bias };
-  gdouble weights = h3_tensor_size (args->weight->tensor);
-  cudaError_t err;
+  gdouble weights = (gdouble) args->weight->rows * args->weight->cols;
+  cudaError_t err = cudaErrorNotSupported;
 
   if (!h3_cuda_enter (stream))
     return;
-  err = h3_cuda_linear_swiglu_sm90 (HANDLE (stream), args);
+  if (args->weight->encoding == H3_ENCODING_PLAIN)
+    err = h3_cuda_linear_swiglu_sm90 (HANDLE (stream), args);
   if (err == cudaErrorNotSupported) {
     h3_cuda_linear (stream, &product);
     h3_cuda_ok (stream, "linear_swiglu",

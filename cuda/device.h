@@ -13,6 +13,9 @@ G_BEGIN_DECLS
 #define H3_CUDA_AHEAD 2
 
 #define H3_CUBLAS_WORKSPACE ((gsize) 64 << 20)
+/* Of an encoded weight's numbers in memory, at most, but for a row that is
+ * longer. */
+#define H3_CUDA_DECODED ((gsize) 128 << 20)
 
 typedef struct _H3CudaProducts H3CudaProducts; /* linear.c */
 typedef struct _H3CudaSdpa H3CudaSdpa;         /* sdpa.c */
@@ -42,6 +45,7 @@ typedef struct {
   H3CudaScratch sdpa;       /* cuDNN's workspace */
   H3CudaScratch sums;       /* of group norms */
   H3CudaScratch bad_row;    /* gint32: a row number was outside */
+  H3CudaScratch decoded;    /* rows of an encoded weight */
   cudaEvent_t pieces[H3_CUDA_AHEAD]; /* behind the last ones */
   guint n_pieces;
   gdouble piece_flop; /* so far in the one that is being enqueued */
@@ -72,6 +76,22 @@ void h3_cuda_pace_clear (H3CudaStream *cuda);
 H3CudaProducts *h3_cuda_products_new (GError **error);
 void h3_cuda_products_free (H3CudaProducts *products);
 void h3_cuda_linear (H3Stream *stream, const H3LinearArgs *args);
+
+/* Rows of a weight as plain numbers, [n, K]: rows @first on, @n of them. */
+typedef struct {
+  gint64 first, n;
+  H3DType dtype;
+  gconstpointer data;
+} H3CudaRows;
+
+/* Columns [w->first, w->first + w->n) of args->y; args->weight is not looked at.
+ * FALSE when the stream failed. */
+gboolean h3_cuda_linear_rows (H3Stream *stream, const H3LinearArgs *args,
+    const H3CudaRows *w);
+/* Of a weight that is not plain (linear-encoded.c). */
+void h3_cuda_linear_encoded (H3Stream *stream, const H3LinearArgs *args);
+void h3_cuda_embedding_encoded (H3Stream *stream, H3Tensor *y,
+    const H3Weight *weight, const H3Tensor *ids, gint32 *bad_row);
 
 /* NULL when cuDNN is not there. */
 H3CudaSdpa *h3_cuda_sdpa_new (void);

@@ -238,32 +238,32 @@ activate (float x, H3Activation activation)
 
 template <typename TY, typename TX>
 __global__ void
-bias_act (TY *y, const TX *x, const float *bias, gint64 n, gint64 cols,
-    H3Activation activation)
+bias_act (TY *y, gint64 y_stride, const TX *x, const float *bias, gint64 n,
+    gint64 cols, H3Activation activation)
 {
   gint64 i = (gint64) blockIdx.x * THREADS + threadIdx.x;
 
   if (i >= n)
     return;
+  gint64 row = i / cols, col = i % cols;
   float v = to_float (x[i]);
   if (bias)
-    v += bias[i % cols];
-  y[i] = from_float<TY> (activate (v, activation));
+    v += bias[col];
+  y[row * y_stride + col] = from_float<TY> (activate (v, activation));
 }
 
 cudaError_t
 h3_cuda_bias_act (H3CudaStreamHandle stream, H3DType y_type, gpointer y,
-    H3DType x_type, gconstpointer x, const H3Tensor *bias, gint64 rows,
-    gint64 cols, H3Activation activation)
+    gint64 y_stride, H3DType x_type, gconstpointer x, const gfloat *bias,
+    gint64 rows, gint64 cols, H3Activation activation)
 {
   gint64 n = rows * cols;
-  const float *b = bias ? (const float *) bias->data : NULL;
 
   if (n == 0)
     return cudaSuccess;
   H3_WITH_TYPE (y_type, TY, H3_WITH_TYPE (x_type, TX,
       bias_act<<<blocks_for (n, THREADS), THREADS, 0, stream>>> (
-          (TY *) y, (const TX *) x, b, n, cols, activation)));
+          (TY *) y, y_stride, (const TX *) x, bias, n, cols, activation)));
   return cudaGetLastError ();
 }
 

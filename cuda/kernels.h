@@ -62,10 +62,23 @@ cudaError_t h3_cuda_scaled_residual (H3CudaStreamHandle stream, H3Tensor *x,
 cudaError_t h3_cuda_gated_residual (H3CudaStreamHandle stream, H3Tensor *x,
     const H3Tensor *branch, const H3Tensor *table, const H3Tensor *rows,
     guint gate);
-/* y = act (y + bias), in place, for products whose library epilogue cannot */
+/* y = act (x + bias), for products whose library epilogue cannot
+ * @y_stride: elements from row to row of y
+ * @bias: [cols] or NULL */
 cudaError_t h3_cuda_bias_act (H3CudaStreamHandle stream, H3DType y_type,
-    gpointer y, H3DType x_type, gconstpointer x, const H3Tensor *bias,
-    gint64 rows, gint64 cols, H3Activation activation);
+    gpointer y, gint64 y_stride, H3DType x_type, gconstpointer x,
+    const gfloat *bias, gint64 rows, gint64 cols, H3Activation activation);
+/* Rows of an encoded or plain weight, not of a stacked one (decode.cu):
+ * @y: [n, weight->cols] of @y_type
+ * @first: row i of y is the weight's row first + i, where @ids is NULL
+ * @ids: int32 [n] or NULL: row i of y is row ids[i] - first; rows that the
+ *   weight does not have are left alone */
+cudaError_t h3_cuda_decode (H3CudaStreamHandle stream, H3DType y_type,
+    gpointer y, const H3Weight *weight, gint64 first, const gint32 *ids,
+    gint64 n);
+/* Raises @bad_row when one of @n numbers is not in 0 .. rows - 1. */
+cudaError_t h3_cuda_check_rows (H3CudaStreamHandle stream, const gint32 *ids,
+    gint64 n, gint64 rows, gint32 *bad_row);
 cudaError_t h3_cuda_solver_step (H3CudaStreamHandle stream,
     const H3SolverArgs *args);
 cudaError_t h3_cuda_latent_tile (H3CudaStreamHandle stream,

@@ -17,13 +17,14 @@
 
 typedef struct {
   gint64 m, n, k;
+  gint64 y_stride;          /* elements from row to row of y, at least n */
   guint8 in_type, out_type; /* H3DType */
   guint8 bias, accumulate;
   guint8 x_align, y_align, w_align; /* log2 of the address, at most 8 */
   guint8 zero;                      /* no padding: compared as bytes */
 } Key;
 
-G_STATIC_ASSERT (sizeof (Key) == 32);
+G_STATIC_ASSERT (sizeof (Key) == 40);
 
 typedef struct {
   Key key;
@@ -160,7 +161,7 @@ product_describe (Product *p)
   }
   TRY (cublasLtMatrixLayoutCreate (&p->a, in, key->k, key->n, key->k));
   TRY (cublasLtMatrixLayoutCreate (&p->b, in, key->k, key->m, key->k));
-  TRY (cublasLtMatrixLayoutCreate (&p->d, out, key->n, key->m, key->n));
+  TRY (cublasLtMatrixLayoutCreate (&p->d, out, key->n, key->m, key->y_stride));
   TRY (cublasLtMatmulPreferenceCreate (&p->preference));
   SET_PREFERENCE (MAX_WORKSPACE_BYTES, workspace);
   SET_PREFERENCE (REDUCTION_SCHEME_MASK, no_split);
@@ -226,7 +227,8 @@ choose_by_time (Product *p, H3Stream *base, cublasLtHandle_t handle,
     cublasLtMatmulAlgo_t *chosen)
 {
   H3CudaStream *stream = (H3CudaStream *) base;
-  gsize bytes = p->key.m * p->key.n * h3_dtype_size (p->key.out_type);
+  gsize bytes = ((p->key.m - 1) * p->key.y_stride + p->key.n) *
+                h3_dtype_size (p->key.out_type);
   g_autofree guint8 *wanted = g_malloc (MIN (bytes, COMPARED));
   g_autofree guint8 *result = g_malloc (MIN (bytes, COMPARED));
   float best = G_MAXFLOAT;
@@ -320,12 +322,12 @@ run_product (H3Stream *stream, Product *p)
   return FALSE;
 }
 
-/* The address of rows first .. first + n - 1. */
+/* The address of an element of a matrix. */
 static gpointer
-rows_at (const H3Tensor *t, gint64 first)
+element_at (const H3Tensor *t, gint64 row, gint64 col)
 {
   return (guint8 *) t->data +
-         first * h3_tensor_cols (t) * h3_dtype_size (t->dtype);
+         (row * h3_tensor_cols (t) + col) * h3_dtype_size (t->dtype);
 }
 
 /* @data itself, or, when it has another type, a copy in scratch. NULL when the
@@ -349,6 +351,7 @@ h3_cuda_as_type (H3Stream *stream, H3CudaScratch *scratch, H3DType to,
 /* What of a product does not change from row to row. */
 typedef struct {
   const H3LinearArgs *args;
+  gint64 col, n; /* of y: first column, columns */
   H3DType in;
   gboolean own_pass; /* bias and activation, or the result's type, are ours */
   gboolean split;    /* float32, in pieces */
@@ -372,10 +375,10 @@ pieces_of (H3Stream *stream, H3CudaScratch *scratch, gconstpointer data,
 
 /* Whether a product goes by pieces. */
 static gboolean
-can_split (const H3LinearArgs *args, H3DType in)
+can_split (const H3LinearArgs *args, H3DType in, const H3CudaRows *w)
 {
-  const H3Tensor *x = args->x, *w = args->weight->tensor;
-  double n = w->shape[0], k = h3_tensor_cols (x);
+  const H3Tensor *x = args->x;
+  double n = w->n, k = h3_tensor_cols (x);
 
   return in == H3_DTYPE_F32 && args->y->dtype == H3_DTYPE_F32 &&
          x->dtype == in && w->dtype == in &&
@@ -389,24 +392,25 @@ static gboolean
 run_rows (H3Stream *stream, const Linear *l, gint64 first, gint64 n)
 {
   H3CudaStream *cuda = (H3CudaStream *) stream;
-  const H3Tensor *x = l->args->x;
-  H3Tensor *y = l->args->y;
+  const H3LinearArgs *args = l->args;
+  const H3Tensor *x = args->x, *y = args->y;
   Product p = { .key = { .m = n,
-                    .n = h3_tensor_cols (y),
+                    .n = l->n,
                     .k = h3_tensor_cols (x) * (l->split ? H3_CUDA_PIECES : 1),
+                    .y_stride = l->own_pass ? l->n : h3_tensor_cols (y),
                     .in_type = l->split ? H3_DTYPE_BF16 : l->in,
                     .out_type = l->own_pass ? H3_DTYPE_F32 : y->dtype,
-                    .accumulate = l->args->accumulate } };
+                    .accumulate = args->accumulate } };
 
   p.w = l->w;
   p.bias = l->bias;
-  p.x = l->split ? pieces_of (stream, &cuda->scratch[0], rows_at (x, first), n,
-                       h3_tensor_cols (x), FALSE)
+  p.x = l->split ? pieces_of (stream, &cuda->scratch[0],
+                       element_at (x, first, 0), n, h3_tensor_cols (x), FALSE)
                  : h3_cuda_as_type (stream, &cuda->scratch[0], l->in, x->dtype,
-                       rows_at (x, first), n * p.key.k);
+                       element_at (x, first, 0), n * p.key.k);
   p.y = l->own_pass ? h3_cuda_scratch (stream, &cuda->scratch[1],
                           n * p.key.n * sizeof (gfloat))
-                    : rows_at (y, first);
+                    : element_at (y, first, l->col);
   if (!p.x || !p.y)
     return FALSE;
   p.key.bias = p.bias != NULL;
@@ -415,10 +419,13 @@ run_rows (H3Stream *stream, const Linear *l, gint64 first, gint64 n)
   p.key.w_align = alignment_of (p.w);
   if (!run_product (stream, &p))
     return FALSE;
-  if (l->own_pass && !h3_cuda_ok (stream, "linear",
-                         h3_cuda_bias_act (cuda->handle, y->dtype,
-                             rows_at (y, first), H3_DTYPE_F32, p.y,
-                             l->args->bias, n, p.key.n, l->args->activation)))
+  if (l->own_pass &&
+      !h3_cuda_ok (stream, "linear",
+          h3_cuda_bias_act (cuda->handle, y->dtype,
+              element_at (y, first, l->col), h3_tensor_cols (y), H3_DTYPE_F32,
+              p.y,
+              args->bias ? (const gfloat *) args->bias->data + l->col : NULL, n,
+              p.key.n, args->activation)))
     return FALSE;
   h3_cuda_pace (stream, 2.0 * n * p.key.n * p.key.k);
   return stream->error == NULL;
@@ -427,18 +434,19 @@ run_rows (H3Stream *stream, const Linear *l, gint64 first, gint64 n)
 /* Operands of one type meet in it, of two in float32. The product's own
  * epilogue adds a bias; an activation, or a result type that the library does
  * not make of these operands, takes a pass of ours, some rows at a time. */
-void
-h3_cuda_linear (H3Stream *stream, const H3LinearArgs *args)
+gboolean
+h3_cuda_linear_rows (H3Stream *stream, const H3LinearArgs *args,
+    const H3CudaRows *w)
 {
   H3CudaStream *cuda = (H3CudaStream *) stream;
-  const H3Tensor *weight = args->weight->tensor, *x = args->x;
-  H3DType in = x->dtype == weight->dtype ? x->dtype : H3_DTYPE_F32;
+  const H3Tensor *x = args->x;
+  H3DType in = x->dtype == w->dtype ? x->dtype : H3_DTYPE_F32;
   H3DType out = args->y->dtype;
-  gint64 rows = h3_tensor_rows (x), n = weight->shape[0], step = rows;
-  Linear l = { .args = args, .in = in };
+  gint64 rows = h3_tensor_rows (x), cols = h3_tensor_cols (x), step = rows;
+  Linear l = { .args = args, .col = w->first, .n = w->n, .in = in };
 
-  if (rows == 0 || n == 0 || !h3_cuda_enter (stream))
-    return;
+  if (rows == 0 || w->n == 0)
+    return TRUE;
   l.own_pass = (out != in && out != H3_DTYPE_F32) ||
                args->activation != H3_ACTIVATION_NONE;
   if (l.own_pass && args->accumulate) {
@@ -446,22 +454,38 @@ h3_cuda_linear (H3Stream *stream, const H3LinearArgs *args)
         "linear: cannot add to %s "
         "out of %s by %s",
         h3_dtype_name (out), h3_dtype_name (x->dtype),
-        h3_dtype_name (weight->dtype));
-    return;
+        h3_dtype_name (w->dtype));
+    return FALSE;
   }
-  l.split = can_split (args, in);
-  l.w = l.split ? pieces_of (stream, &cuda->scratch[3], weight->data, n,
-                      weight->shape[1], TRUE)
-                : h3_cuda_as_type (stream, &cuda->scratch[3], in, weight->dtype,
-                      weight->data, h3_tensor_size (weight));
+  l.split = can_split (args, in, w);
+  l.w = l.split
+            ? pieces_of (stream, &cuda->scratch[3], w->data, w->n, cols, TRUE)
+            : h3_cuda_as_type (stream, &cuda->scratch[3], in, w->dtype, w->data,
+                  w->n * cols);
   if (args->bias && !l.own_pass)
     l.bias = h3_cuda_as_type (stream, &cuda->scratch[2], out, args->bias->dtype,
-        args->bias->data, n);
+        element_at (args->bias, 0, w->first), w->n);
   if (!l.w || (args->bias && !l.own_pass && !l.bias))
-    return;
+    return FALSE;
   if (l.own_pass || l.split || x->dtype != in)
     step = OWN_ROWS;
   for (gint64 first = 0; first < rows; first += step)
     if (!run_rows (stream, &l, first, MIN (step, rows - first)))
-      return;
+      return FALSE;
+  return TRUE;
+}
+
+void
+h3_cuda_linear (H3Stream *stream, const H3LinearArgs *args)
+{
+  const H3Weight *weight = args->weight;
+
+  if (!h3_cuda_enter (stream))
+    return;
+  if (weight->encoding == H3_ENCODING_PLAIN)
+    h3_cuda_linear_rows (stream, args,
+        &(H3CudaRows){ 0, weight->rows, weight->tensor->dtype,
+            weight->tensor->data });
+  else
+    h3_cuda_linear_encoded (stream, args);
 }
