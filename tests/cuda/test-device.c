@@ -194,6 +194,8 @@ test_parking (CudaTest *t)
   g_autoptr (GError) error = NULL;
   Twin *x = twin_random (t, H3_DTYPE_BF16, 1, DIMS (1000, 77));
   Twin *y = twin_out (t, H3_DTYPE_F32, DIMS (1000, 77));
+  /* pinned host memory takes pages of the GPU's tables */
+  const guint64 most = (1 << 30) - (16 << 20);
   guint64 before, parked, total;
 
   g_ptr_array_add (tensors, h3_tensor_ref (x->gpu));
@@ -208,7 +210,7 @@ test_parking (CudaTest *t)
     h3_parking_park (parking, NULL, &error);
     g_assert_no_error (error);
     device->ops->memory_info (device, &parked, &total);
-    g_assert_cmpuint (parked, >=, before + (1 << 30));
+    g_assert_cmpuint (parked, >=, before + most);
     taken = h3_tensor_new_1d (device, H3_DTYPE_U8, 1 << 29, &error);
     g_assert_no_error (error);
     h3_parking_unpark (parking, NULL, &error);

@@ -323,8 +323,8 @@ test_keyframes (void)
           files->video, files->audio);
 
   run (pipeline);
-  assert_file (files->video, golden, "final_latents", 1e-4);
-  assert_file (files->audio, golden, "final_audio_latents", 1e-4);
+  assert_file (files->video, golden, "final_latents", H3_TEST_LATENTS);
+  assert_file (files->audio, golden, "final_audio_latents", H3_TEST_LATENTS);
 }
 
 static void

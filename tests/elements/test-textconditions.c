@@ -250,7 +250,7 @@ check_golden (Encoder *encoder, const gchar *request, const gchar *prompt,
   g_assert_cmpint (info.references, ==, references);
   assert_vision_rows (&info, file);
   g_assert_cmpuint (g_bytes_get_size (got), ==, n * sizeof (gfloat));
-  h3_test_assert_close (g_bytes_get_data (got, &size), want, n, 1e-4);
+  h3_test_assert_close (g_bytes_get_data (got, &size), want, n, H3_TEST_EMBEDS);
   g_assert_true (g_bytes_equal (got, again));
   g_assert_false (g_bytes_equal (got, other));
   assert_no_error (encoder);

@@ -18,7 +18,7 @@ assert_golden (Clip *clip, const gchar *name)
 
     g_assert_cmpuint (clip->latents[i]->len, ==, n * sizeof (gfloat));
     h3_test_assert_close ((const gfloat *) clip->latents[i]->data, want, n,
-        1e-4);
+        H3_TEST_LATENTS);
   }
 }
 

@@ -347,8 +347,16 @@ test_leaks (void)
     "queue", "!", "fakesink", "h3.audio", "!", "fakesink", NULL };
   static const gchar *const env[] = { "GST_TRACERS=leaks",
     "GST_DEBUG=GST_TRACER:7", "GST_DEBUG_NO_COLOR=1", NULL };
-  g_autoptr (Result) result = run (argv, env, NULL);
+  g_autoptr (GstPluginFeature) tracer =
+      gst_registry_find_feature (gst_registry_get (), "leaks",
+          GST_TYPE_TRACER_FACTORY);
+  g_autoptr (Result) result = NULL;
 
+  if (!tracer) {
+    g_test_skip ("there is no tracer \"leaks\"");
+    return;
+  }
+  result = run (argv, env, NULL);
   assert_ok (result);
   /* the tracer works: it said what its records look like */
   g_assert_nonnull (strstr (result->output, "object-alive.class"));
