@@ -20,6 +20,7 @@ typedef struct {
 
   /* of the streaming thread, and of state changes while it does not run */
   H3Stream *stream;
+  H3Stop stop;   /* of what is computed on it */
   gboolean any;  /* a buffer came */
   gboolean sent; /* the latent went out */
   GstFlowReturn flow;
@@ -67,8 +68,11 @@ gst_h3_encoder_stream (GstH3Encoder *self, GError **error)
 {
   GstH3EncoderPrivate *priv = PRIV (self);
 
-  if (!priv->stream)
+  if (!priv->stream) {
     priv->stream = h3_stream_new (priv->common.device, error);
+    if (priv->stream)
+      h3_stream_set_stop (priv->stream, &priv->stop);
+  }
   return priv->stream;
 }
 
@@ -151,12 +155,11 @@ static GstFlowReturn
 finish (GstH3Encoder *self)
 {
   GstH3EncoderPrivate *priv = PRIV (self);
-  const H3Stop stop = { should_stop, self };
   GstH3LatentInfo info = { .type = GST_H3_TYPE_FLOAT32 };
   gint64 begin = g_get_monotonic_time ();
   GError *error = NULL;
-  H3Tensor *latent =
-      GST_H3_ENCODER_GET_CLASS (self)->finish (self, &stop, &info, &error);
+  H3Tensor *latent = GST_H3_ENCODER_GET_CLASS (self)->finish (self, &priv->stop,
+      &info, &error);
 
   priv->sent = TRUE;
   if (!latent)
@@ -176,7 +179,6 @@ gst_h3_encoder_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
   GstH3Encoder *self = GST_H3_ENCODER (parent);
   GstH3EncoderPrivate *priv = PRIV (self);
   GstH3EncoderClass *klass = GST_H3_ENCODER_GET_CLASS (self);
-  const H3Stop stop = { should_stop, self };
   GstFlowReturn ret = priv->flow;
   GError *error = NULL;
 
@@ -184,7 +186,7 @@ gst_h3_encoder_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
     ret = GST_FLOW_EOS; /* a keyframe needs no second picture */
   if (ret == GST_FLOW_OK) {
     priv->any = TRUE;
-    if (!klass->take (self, buffer, &stop, &error))
+    if (!klass->take (self, buffer, &priv->stop, &error))
       ret = fail (self, error);
     else if (klass->complete (self))
       ret = finish (self);
@@ -369,6 +371,7 @@ static void
 gst_h3_encoder_init (GstH3Encoder *self)
 {
   PRIV (self)->role = DEFAULT_ROLE;
+  PRIV (self)->stop = (H3Stop){ should_stop, self };
 }
 
 static void

@@ -112,6 +112,38 @@ card_linear (H3Stream *stream, const H3LinearArgs *args)
   cpu->linear (stream, args);
 }
 
+static void
+begin (H3Stream *stream)
+{
+  Card *card = card_of (stream->device);
+
+  if (card->begins)
+    card->begins (card->user_data);
+}
+
+static void
+end (H3Stream *stream)
+{
+  if (g_error_matches (stream->error, H3_ERROR, H3_ERROR_CANCELLED))
+    g_atomic_int_inc (&card_of (stream->device)->cancelled);
+}
+
+static void
+card_attention (H3Stream *stream, const H3AttentionArgs *args)
+{
+  begin (stream);
+  cpu->attention (stream, args);
+  end (stream);
+}
+
+static void
+card_conv3d (H3Stream *stream, const H3Conv3dArgs *args)
+{
+  begin (stream);
+  cpu->conv3d (stream, args);
+  end (stream);
+}
+
 static H3Device *
 open_card (gint ordinal, GError **error)
 {
@@ -137,6 +169,8 @@ open_card (gint ordinal, GError **error)
     ops.upload = card_upload;
     ops.download = card_download;
     ops.linear = card_linear;
+    ops.attention = card_attention;
+    ops.conv3d = card_conv3d;
   }
   device->ops = &ops;
   device->ordinal = MAX (ordinal, 0);
@@ -154,6 +188,8 @@ card_reset (Card *card, gsize capacity)
   card->peak = card->used;
   card->uploads = card->downloads = card->products = card->break_after = 0;
   card->refuse = FALSE;
+  card->begins = NULL;
+  card->cancelled = 0;
 }
 
 void

@@ -15,6 +15,10 @@ typedef struct {
   guint uploads, downloads, products;
   gint refuse;       /* alloc says no, whatever memory_info says */
   guint break_after; /* the product with this number fails for good; 0: none */
+  /* called as attention or a convolution of clips begins; NULL: nothing is */
+  void (*begins) (gpointer user_data);
+  gpointer user_data;
+  gint cancelled; /* of those, which ended because they were to stop */
 } Card;
 
 /* By their ordinal. */

@@ -274,6 +274,67 @@ test_broken (void)
   assert_ends (other);
 }
 
+/* --- stopping --- */
+
+static void
+flush_pad (gpointer pad)
+{
+  gst_pad_send_event (pad, gst_event_new_flush_start ());
+}
+
+/* A flush that comes in the middle of an operation ends it, not only what
+ * follows. @frames: of @caps, @size bytes each */
+static void
+check_flush (const gchar *encoder, const gchar *caps, gsize size, guint frames)
+{
+  Card *card = &cards[ROOMY];
+  g_autofree gchar *launch =
+      g_strdup_printf ("appsrc name=source format=time caps=\"%s\" ! %s "
+                       "name=encoder "
+                       "model-path=%s backend=cuda ! fakesink name=video "
+                       "signal-handoffs=true sync=false "
+                       "fakesink name=audio signal-handoffs=true",
+          caps, encoder, h3_test_tiny_dir ());
+  g_autoptr (Run) run = run_new ("%s", launch);
+  GstElement *source = gst_bin_get_by_name (GST_BIN (run->pipeline), "source");
+  GstElement *element =
+      gst_bin_get_by_name (GST_BIN (run->pipeline), "encoder");
+  g_autoptr (GstPad) pad = gst_element_get_static_pad (element, "sink");
+  GstFlowReturn ret;
+  guint ms;
+
+  card_reset (card, 0);
+  card->begins = flush_pad;
+  card->user_data = pad;
+  gst_element_set_state (run->pipeline, GST_STATE_PLAYING);
+  for (guint i = 0; i < frames; i++) {
+    g_autoptr (GstBuffer) buffer = gst_buffer_new_allocate (NULL, size, NULL);
+
+    gst_buffer_memset (buffer, 0, 0, size);
+    g_signal_emit_by_name (source, "push-buffer", buffer, &ret);
+  }
+  g_signal_emit_by_name (source, "end-of-stream", &ret);
+  for (ms = 0; ms < 30000 && !g_atomic_int_get (&card->cancelled); ms++)
+    g_usleep (1000);
+  g_assert_cmpint (g_atomic_int_get (&card->cancelled), >, 0);
+  gst_element_set_state (run->pipeline, GST_STATE_NULL);
+  g_assert_cmpuint (run->video->len, ==, 0);
+  card_reset (card, 0);
+  gst_object_unref (source);
+  gst_object_unref (element);
+}
+
+static void
+test_flush_encoders (void)
+{
+  check_flush ("h3audiovaeenc",
+      "audio/x-raw,format=F32LE,layout=interleaved,rate=32000,channels=2",
+      64000, 1);
+  check_flush ("h3videovaeenc role=first-frame width=64 height=64",
+      "video/x-raw,format=RGB,width=64,height=64,framerate=24/1", 64 * 64 * 3,
+      1);
+}
+
 /* --- choosing a card --- */
 
 static void
@@ -437,6 +498,8 @@ main (int argc, char **argv)
   GST_ELEMENT_REGISTER (h3denoise, NULL);
   GST_ELEMENT_REGISTER (h3videovae, NULL);
   GST_ELEMENT_REGISTER (h3audiovae, NULL);
+  GST_ELEMENT_REGISTER (h3videovaeenc, NULL);
+  GST_ELEMENT_REGISTER (h3audiovaeenc, NULL);
   GST_ELEMENT_REGISTER (h3src, NULL);
   cards_insert ();
   g_test_add_func ("/cards/too-small-for-all", test_too_small_for_all);
@@ -445,6 +508,7 @@ main (int argc, char **argv)
   g_test_add_func ("/cards/large-clip", test_large_clip);
   g_test_add_func ("/cards/refused", test_refused);
   g_test_add_func ("/cards/broken", test_broken);
+  g_test_add_func ("/cards/flush-encoders", test_flush_encoders);
   g_test_add_func ("/cards/no-such-card", test_no_such_card);
   g_test_add_func ("/cards/named-card", test_named_card);
   g_test_add_func ("/cards/refused-device", test_refused_device);
