@@ -85,12 +85,13 @@ gst_h3_common_class_init (GstElementClass *klass)
           GST_TYPE_H3_RESIDENCY, GST_H3_DEFAULT_RESIDENCY, flags));
   g_object_class_install_property (object_class, GST_H3_PROP_MEMORY_BUDGET,
       g_param_spec_uint64 ("memory-budget", "Memory budget",
-          "Bytes that the weights of all this process has on the device, the "
-          "workspaces of jobs that run there and this element's may take "
-          "together. What would need more waits for models to be parked "
-          "(residency), or is refused before loading. Free memory, less a "
-          "margin of a twentieth of the device's (at most 1 GiB), limits it "
-          "as well; 0 = nothing else does.",
+          "How many bytes of the device's memory H3 may take: the models that "
+          "this process has loaded there, and the working memory of its jobs "
+          "and of this element. Where more would be needed, models that are "
+          "not at work leave the device (see residency) until it is enough; "
+          "what is still too much is an error with the numbers, before "
+          "anything is loaded. 0 = as much as is free. Either way a twentieth "
+          "of the device's memory, at most 1 GiB, is left free.",
           0, G_MAXUINT64, GST_H3_DEFAULT_MEMORY_BUDGET, flags));
   g_object_class_install_property (object_class, GST_H3_PROP_PRELOAD,
       g_param_spec_enum ("preload", "Preload",
