@@ -207,9 +207,9 @@ keep (GstH3AudioVaeEnc *self, const guint8 *data, gsize n, GError **error)
   self->came += n;
   if (frames == 0 && self->came > most) {
     g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
-        "The sound has more than the %.1f s that a reference may have: set "
-        "frames to the clip's, and it is cut to that",
-        MAX_MILLISECONDS / 1000.0);
+        "A reference sound has %.1f s or more, at most %.1f s can be used: set "
+        "frames to those of the clip to be made, and it is cut to their length",
+        self->came / (gdouble) rate, MAX_MILLISECONDS / 1000.0);
     return FALSE;
   }
   n = MIN (n, most - self->n);

@@ -109,6 +109,8 @@ push_frame (GstH3ConditionPad *self, const GstVideoFrame *frame, gint64 until,
   gint height = GST_VIDEO_FRAME_HEIGHT (frame);
   gint canvas_width, canvas_height;
 
+  if (!gst_h3_fitting_check_length (fitting, until, error))
+    return FALSE;
   if (!self->clip) {
     if (!gst_h3_fitting_clip (fitting, demo, width, height, &canvas_width,
             &canvas_height, error))

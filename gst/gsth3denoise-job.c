@@ -478,21 +478,44 @@ check_conditions (Run *run, GError **error)
   return FALSE;
 }
 
+/* What is longer than the release allows is used all the same, as other
+ * implementations do. */
+static gboolean
+check_lengths (Run *run, gboolean strict, GError **error)
+{
+  g_autoptr (GError) reason = NULL;
+
+  if (h3_conditions_check_lengths (run->conditions.list, run->conditions.n,
+          &reason))
+    return TRUE;
+  if (strict) {
+    g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
+        "%s, and strict=true refuses more", reason->message);
+    return FALSE;
+  }
+  GST_ELEMENT_WARNING (run->self, LIBRARY, SETTINGS, ("%s", reason->message),
+      (NULL));
+  return TRUE;
+}
+
 /* The settings as they are now become the clip. */
 static gboolean
 start (Run *run, GError **error)
 {
   GstH3Denoise *self = run->self;
   GstH3Sampling sampling;
-  gboolean good;
+  gboolean good, strict;
 
   gst_h3_denoise_get_sampling (self, &sampling);
   gst_h3_denoise_follow_keyframe (self, &sampling);
   good =
       gst_h3_sampling_resolve (&sampling, &self->defaults, &run->clip, error);
+  strict = sampling.strict;
   gst_h3_sampling_clear (&sampling);
-  if (!good || !h3_conditions_check (run->conditions.list, run->conditions.n,
-                   &run->clip.request.geometry, error))
+  if (!good ||
+      !h3_conditions_check (run->conditions.list, run->conditions.n,
+          &run->clip.request.geometry, error) ||
+      !check_lengths (run, strict, error))
     return FALSE;
   run->settings = describe_settings (run);
   g_mutex_lock (&self->lock);

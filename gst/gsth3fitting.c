@@ -2,7 +2,7 @@
 #include "gst/gsth3fitting.h"
 
 #include "gst/gsth3enums.h"
-#include "model/denoise/geometry.h"
+#include "model/denoise/condition.h"
 
 #define DEFAULT_SIDE 0
 #define DEFAULT_FRAMES 0
@@ -57,7 +57,8 @@ gst_h3_fitting_install_properties (GObjectClass *klass, guint first)
   g_object_class_install_property (klass, first + GST_H3_FITTING_FRAMES,
       g_param_spec_uint ("frames", "Frames",
           "Length of the clip to be made in frames at 24 a second, rounded up "
-          "to 17 k + 5: a reference is cut to it. 0 = it is not cut.",
+          "to 17 k + 5: a reference is cut to it. 0 = it is not cut, and may "
+          "have 362 frames, 15.1 seconds, at most.",
           0, MAX_FRAMES, DEFAULT_FRAMES, flags));
   g_object_class_install_property (klass, first + GST_H3_FITTING_CANVAS_EDGE,
       g_param_spec_uint ("canvas-edge", "Canvas edge",
@@ -195,7 +196,23 @@ gst_h3_fitting_picture (const GstH3Fitting *f, gboolean demo, gint width,
 gint
 gst_h3_fitting_most_frames (const GstH3Fitting *f)
 {
-  return f->frames > 0 ? h3_align_frames ((gint) f->frames) : MAX_FRAMES;
+  return f->frames > 0 ? h3_align_frames ((gint) f->frames)
+                       : H3_MAX_REFERENCE_FRAMES;
+}
+
+gboolean
+gst_h3_fitting_check_length (const GstH3Fitting *f, gint64 frames,
+    GError **error)
+{
+  if (f->frames > 0 || frames <= H3_MAX_REFERENCE_FRAMES)
+    return TRUE;
+  g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
+      "A reference clip has %" G_GINT64_FORMAT " frames or more at 24 a "
+      "second, at most %d (%.1f s) can be used: set frames to those of the "
+      "clip to be made, and it is cut to them",
+      frames, H3_MAX_REFERENCE_FRAMES,
+      H3_MAX_REFERENCE_FRAMES / (gdouble) H3_FPS);
+  return FALSE;
 }
 
 /* --- frames --- */

@@ -54,6 +54,10 @@ gboolean gst_h3_fitting_picture (const GstH3Fitting *fitting, gboolean demo,
     GError **error);
 /* 24 fps frames of a reference that are used. */
 gint gst_h3_fitting_most_frames (const GstH3Fitting *fitting);
+/* A clip of @frames or more, at 24 fps: H3_ERROR_FORMAT when it is longer than a
+ * reference may be (packing.md 6.2) and nothing says where to cut it. */
+gboolean gst_h3_fitting_check_length (const GstH3Fitting *fitting,
+    gint64 frames, GError **error);
 
 /* What RGB frames a pad takes. */
 #define GST_H3_RGB_CAPS GST_VIDEO_CAPS_MAKE ("RGB")

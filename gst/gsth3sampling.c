@@ -149,7 +149,8 @@ gst_h3_sampling_install_properties (GObjectClass *klass, guint first)
           1, 4, 4, 1, GST_H3_DEFAULT_ASPECT_N, GST_H3_DEFAULT_ASPECT_D, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_STRICT,
       g_param_spec_boolean ("strict", "Strict",
-          "Refuse lengths outside the 107 to 362 frames H3 is trained on, "
+          "Refuse lengths outside the 107 to 362 frames H3 is trained on, and "
+          "reference clips or sounds of more than 15.1 seconds together, "
           "instead of warning.",
           GST_H3_DEFAULT_STRICT, flags));
 }

@@ -12,8 +12,9 @@
  * Frames must come at their own size and rate: this element brings them to
  * their canvas and to 24 frames a second as the reference implementation does,
  * which videoscale and videorate do not. Give h3textenc the same frames and the
- * same settings, by a tee. A clip is cut to `frames`, then to 17 k + 5; one of
- * fewer than 5 frames is an error.
+ * same settings, by a tee. A clip is cut to `frames`, then to 17 k + 5; without
+ * `frames` one of more than 362 frames, 15.1 seconds, is an error, and so is one
+ * of fewer than 5.
  *
  * ## Example launch line
  * |[
@@ -226,6 +227,8 @@ push_frame (GstH3VideoVaeEnc *self, const GstVideoFrame *frame, gint64 until,
   H3Fit fit;
 
   get_settings (self, &fitting, &fit);
+  if (!gst_h3_fitting_check_length (&fitting, until, error))
+    return FALSE;
   until = MIN (until, gst_h3_fitting_most_frames (&fitting));
   if (self->slot >= until)
     return TRUE;

@@ -182,6 +182,37 @@ h3_conditions_check (const H3Condition *conditions, guint n,
   return TRUE;
 }
 
+gboolean
+h3_conditions_check_lengths (const H3Condition *conditions, guint n,
+    GError **error)
+{
+  const gdouble latents = H3_AUDIO_RATE / (gdouble) H3_AUDIO_HOP; /* a second */
+  gint64 frames = 0, sound = 0;
+
+  for (guint i = 0; i < n; i++) {
+    if (conditions[i].kind == H3_CONDITION_VIDEO)
+      frames += h3_frames_of_latent (conditions[i].latent_t);
+    else if (conditions[i].kind == H3_CONDITION_AUDIO)
+      sound += conditions[i].audio_t;
+  }
+  if (frames > H3_MAX_REFERENCE_FRAMES) {
+    g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
+        "The reference clips have %" G_GINT64_FORMAT
+        " frames (%.1f s) together; H3 is made for at most %d (%.1f s)",
+        frames, frames / (gdouble) H3_FPS, H3_MAX_REFERENCE_FRAMES,
+        H3_MAX_REFERENCE_FRAMES / (gdouble) H3_FPS);
+    return FALSE;
+  }
+  if (sound > H3_MAX_REFERENCE_SOUND) {
+    g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
+        "The reference sounds have %.1f s together; H3 is made for at most "
+        "%.1f s",
+        sound / latents, H3_MAX_REFERENCE_SOUND / latents);
+    return FALSE;
+  }
+  return TRUE;
+}
+
 H3Task
 h3_conditions_task (const H3Condition *conditions, guint n)
 {

@@ -12,6 +12,10 @@ G_BEGIN_DECLS
 #define H3_MAX_REFERENCE_IMAGES 9
 #define H3_MAX_REFERENCE_VIDEOS 3
 #define H3_MAX_REFERENCE_AUDIOS 3
+/* The release's 15 s of clips and of sounds, rounded up to the longest clip it
+ * makes (packing.md 2.1, 6.2). */
+#define H3_MAX_REFERENCE_FRAMES 362
+#define H3_MAX_REFERENCE_SOUND 604 /* latents */
 
 typedef enum {
   H3_CONDITION_FIRST_FRAME,
@@ -58,11 +62,21 @@ gboolean h3_condition_kinds_check (const H3ConditionKind *kinds, guint n,
 /**
  * h3_conditions_check:
  *
- * Their kinds, and shapes: keyframes have the target's canvas. Shapes that no encoder makes are refused,
- * and tensors that do not have the shape they say. H3_ERROR_FORMAT, with counts.
+ * Their kinds, and shapes: keyframes have the target's canvas. Shapes that no
+ * encoder makes are refused, and tensors that do not have the shape they say.
+ * H3_ERROR_FORMAT, with counts.
  */
 gboolean h3_conditions_check (const H3Condition *conditions, guint n,
     const H3Geometry *geometry, GError **error);
+
+/**
+ * h3_conditions_check_lengths:
+ *
+ * The release's limits on all reference clips and on all reference sounds, which
+ * other implementations do not look at. H3_ERROR_FORMAT, with counts.
+ */
+gboolean h3_conditions_check_lengths (const H3Condition *conditions, guint n,
+    GError **error);
 
 /* Of conditions that were checked. */
 H3Task h3_conditions_task (const H3Condition *conditions, guint n);

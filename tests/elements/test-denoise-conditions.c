@@ -244,6 +244,88 @@ test_mismatch (void)
   check_error (&sound_alone, 1, "a sound needs");
 }
 
+/* Nothing of @frames latents, 2 x 2 or of sound, on a pad of its own. */
+static void
+send_silence (Conditioned *c, guint i, const gchar *pad, gint frames)
+{
+  gboolean audio = g_str_has_prefix (pad, "ref_audio");
+  GstH3LatentInfo info = { .type = GST_H3_TYPE_FLOAT32,
+    .modality = audio ? GST_H3_MODALITY_AUDIO : GST_H3_MODALITY_VIDEO,
+    .channels = audio ? 8 : 4,
+    .frames = frames,
+    .width = 2,
+    .height = 2,
+    .audio_channels = 2 };
+
+  gst_harness_set_src_caps (c->pads[i],
+      gst_h3_latent_info_to_caps (&info, FALSE));
+  g_assert_cmpint (gst_harness_push (c->pads[i],
+                       gst_buffer_new_wrapped (g_malloc0 (
+                                                   gst_h3_latent_info_size (
+                                                       &info)),
+                           gst_h3_latent_info_size (&info))),
+      ==, GST_FLOW_OK);
+}
+
+/* Two references of @kind, with @frames latents each. */
+static void
+check_lengths (const gchar *kind, gint frames, gboolean strict,
+    const gchar *says)
+{
+  g_auto (Conditioned) c = { NULL };
+  g_autoptr (GError) warning = NULL;
+  g_autoptr (GstMessage) message = NULL;
+  const guint n = 3;
+
+  c.denoiser = denoiser_new_stopped ("ref2va_mixed", "width", "32", "height",
+      "32", "frames", strict ? "107" : "22", "steps", "1", "strict",
+      strict ? "true" : "false", NULL);
+  c.denoiser->info.references = n;
+  for (guint i = 0; i < n; i++) {
+    g_autofree gchar *pad =
+        i < 2 ? g_strdup_printf ("%s_%u", kind, i) : g_strdup ("ref_2");
+
+    c.pads[i] = gst_harness_new_with_element (c.denoiser->element, pad, NULL);
+  }
+  denoiser_start (c.denoiser, TRUE);
+  send_silence (&c, 0, kind, frames);
+  send_silence (&c, 1, kind, frames);
+  send_silence (&c, 2, "ref_2", 1);
+  denoiser_push (c.denoiser);
+  if (strict) {
+    denoiser_assert_error (c.denoiser, GST_LIBRARY_ERROR,
+        GST_LIBRARY_ERROR_SETTINGS, says);
+    return;
+  }
+  g_bytes_unref (denoiser_pull (c.denoiser, NULL, NULL));
+  while (
+      (message = gst_bus_pop_filtered (c.denoiser->bus, GST_MESSAGE_WARNING))) {
+    g_clear_error (&warning);
+    gst_message_parse_warning (message, &warning, NULL);
+    if (strstr (warning->message, "together"))
+      break;
+    g_clear_pointer (&message, gst_message_unref);
+  }
+  g_assert_cmpint (message != NULL, ==, says != NULL);
+  if (says)
+    g_assert_nonnull (strstr (warning->message, says));
+}
+
+/* 15 s of clips, and of sounds, are what the release takes. */
+static void
+test_lengths (void)
+{
+  for (gint strict = 0; strict < 2; strict++) {
+    check_lengths ("ref", 57, strict,
+        "clips have 384 frames (16.0 s) together; H3 is made for at most 362 "
+        "(15.1 s)");
+    check_lengths ("ref_audio", 303, strict,
+        "sounds have 15.2 s together; H3 is made for at most 15.1 s");
+  }
+  check_lengths ("ref", 52, FALSE, NULL);
+  check_lengths ("ref_audio", 302, FALSE, NULL);
+}
+
 static void
 test_unlinked (void)
 {
@@ -356,6 +438,7 @@ add_condition_tests (void)
   g_test_add_func ("/denoise/conditions/flush", test_flush);
   g_test_add_func ("/denoise/conditions/cancel-waiting", test_cancel_waiting);
   g_test_add_func ("/denoise/conditions/mismatch", test_mismatch);
+  g_test_add_func ("/denoise/conditions/lengths", test_lengths);
   g_test_add_func ("/denoise/conditions/unlinked", test_unlinked);
   g_test_add_func ("/denoise/conditions/unlinked-waiting",
       test_unlinked_waiting);

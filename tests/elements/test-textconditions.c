@@ -629,6 +629,37 @@ test_short_clip (void)
       "\"video_7\"");
 }
 
+/* The same lengths as h3videovaeenc. */
+static void
+test_long_clip (void)
+{
+  static const struct {
+    const gchar *framerate;
+    guint frames;
+    const gchar *says;
+  } cases[] = { { "24/181", 0, NULL }, { "24/182", 30, NULL },
+    { "24/182", 0, "has 364 frames or more" },
+    { "24/363", 0, "has 363 frames or more" } };
+  g_autoptr (Media) clip = media_pattern (64, 64, 2);
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
+    g_autoptr (Encoder) encoder = encoder_new ("auto", "video_7", NULL);
+    g_autofree gchar *caps = media_caps (clip, cases[i].framerate);
+
+    g_object_set (encoder->element, "frames", cases[i].frames, NULL);
+    gst_harness_set_src_caps_str (encoder->pads[0], caps);
+    for (guint k = 0; k < clip->n; k++)
+      gst_harness_push (encoder->pads[0], media_buffer (clip, k));
+    push_eos (encoder, 0);
+    push_text (encoder, "fox");
+    if (cases[i].says)
+      assert_error (encoder, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+          cases[i].says);
+    else
+      g_bytes_unref (pull (encoder));
+  }
+}
+
 /* Renames the vision tower's configuration. */
 static void
 hide_vision (const gchar *path)
@@ -720,6 +751,7 @@ main (int argc, char **argv)
   g_test_add_func ("/textconditions/mixtures", test_mixtures);
   g_test_add_func ("/textconditions/bad-frames", test_bad_frames);
   g_test_add_func ("/textconditions/short-clip", test_short_clip);
+  g_test_add_func ("/textconditions/long-clip", test_long_clip);
   g_test_add_func ("/textconditions/no-vision", test_no_vision);
   g_test_add_func ("/textconditions/names", test_names);
   return g_test_run ();

@@ -420,6 +420,20 @@ test_bad_frames (void)
   }
 }
 
+/* Without "frames" nothing says where to cut a clip of more than 362. */
+static void
+test_too_long (void)
+{
+  g_autoptr (Media) clip = media_pattern (64, 64, 2);
+  g_autoptr (GBytes) cut = encode (clip, 2, "24/363", 0, "frames", "5");
+  g_autoptr (Decoder) longer = encoder_new ("reference", "frames", "0");
+
+  g_assert_cmpuint (g_bytes_get_size (cut), ==, 2 * 4 * 4 * 4 * 4);
+  start (longer, clip, "24/363");
+  g_assert_cmpint (push (longer, clip, 2), ==, GST_FLOW_ERROR);
+  check_refused (longer, "has 363 frames or more at 24 a second, at most 362");
+}
+
 static void
 test_canvas (void)
 {
@@ -513,6 +527,7 @@ main (int argc, char **argv)
   g_test_add_func ("/videovaeenc/cycles", test_cycles);
   g_test_add_func ("/videovaeenc/nothing", test_nothing);
   g_test_add_func ("/videovaeenc/bad-frames", test_bad_frames);
+  g_test_add_func ("/videovaeenc/too-long", test_too_long);
   g_test_add_func ("/videovaeenc/canvas", test_canvas);
   g_test_add_func ("/videovaeenc/output", test_output);
   g_test_add_func ("/videovaeenc/budget", test_budget);
