@@ -50,11 +50,11 @@ slot_rows (const H3Transformer *t, H3Stream *stream, H3Tensor *table, gint slot)
 
 /* What each of all_pairs() gives when they are computed together. */
 static GPtrArray *
-reference (const H3TestDevice *d)
+reference (const H3TestDevice *d, const gchar *dir)
 {
   GPtrArray *rows =
       g_ptr_array_new_with_free_func ((GDestroyNotify) g_bytes_unref);
-  g_autoptr (H3Transformer) t = h3_test_load (h3_test_tiny_dir (), d->device);
+  g_autoptr (H3Transformer) t = h3_test_load (dir, d->device);
   g_autoptr (H3Tensor) table = NULL;
   H3AdalnPair pairs[N_PAIRS];
   gint slots[N_PAIRS];
@@ -90,17 +90,17 @@ check_some (H3Transformer *t, H3Stream *stream, const GPtrArray *want,
 
 /* Alone, a few at a time, and from the last to the first. */
 static void
-test_bytes (void)
+test_bytes (gconstpointer dir)
 {
   static const gint sizes[] = { 1, 2, 5, 33, N_PAIRS };
   g_auto (H3TestDevice) d = { NULL, NULL };
   g_autoptr (GPtrArray) want = NULL;
 
   h3_test_device_init (&d, 2);
-  want = reference (&d);
+  want = reference (&d, dir);
   for (guint i = 0; i < G_N_ELEMENTS (sizes); i++) {
-    g_autoptr (H3Transformer) t = h3_test_load (h3_test_tiny_dir (), d.device);
-    g_autoptr (H3Transformer) u = h3_test_load (h3_test_tiny_dir (), d.device);
+    g_autoptr (H3Transformer) t = h3_test_load (dir, d.device);
+    g_autoptr (H3Transformer) u = h3_test_load (dir, d.device);
     gint n = sizes[i];
 
     for (gint first = 0; first < N_PAIRS; first += n)
@@ -127,7 +127,7 @@ test_room (void)
   gint slots[N_PAIRS], other_slots[200];
 
   h3_test_device_init (&d, 2);
-  want = reference (&d);
+  want = reference (&d, h3_test_tiny_dir ());
   t = h3_test_load (h3_test_tiny_dir (), d.device);
   all_pairs (pairs);
   for (gint i = 0; i < 200; i++)
@@ -223,7 +223,7 @@ test_cancel (void)
   gint slots[N_PAIRS], asked = 0;
 
   h3_test_device_init (&d, 2);
-  want = reference (&d);
+  want = reference (&d, h3_test_tiny_dir ());
   t = h3_test_load (h3_test_tiny_dir (), d.device);
   all_pairs (pairs);
   for (;; asked++) {
@@ -274,7 +274,7 @@ test_threads (void)
   Thread data[4];
 
   h3_test_device_init (&d, 2);
-  want = reference (&d);
+  want = reference (&d, h3_test_tiny_dir ());
   t = h3_test_load (h3_test_tiny_dir (), d.device);
   for (gint i = 0; i < 4; i++) {
     data[i] = (Thread){ t, want, 10 * i, 1 + i % 2 };
@@ -456,23 +456,30 @@ add_block (GString *header, guint64 *end, const gchar *prefix, gint block)
   }
 }
 
-/* denoiser.md 1, 5.1; a file with nothing in it but its header. */
+/* denoiser.md 1, 5.1, or pruned to @curve columns: a file with nothing in it but
+ * its header. */
 static void
-write_released (const gchar *path)
+write_released (const gchar *path, gint curve)
 {
+  gint width = curve ? curve : 2688;
+
   g_autoptr (GString) header = g_string_new ("{");
   g_autoptr (GByteArray) file = g_byte_array_new ();
   guint64 end = 0, size;
 
   add_linear (header, &end, 4, 5376, 96, "video_patch_proj", -1);
   add_linear (header, &end, 4, 5376, 32, "audio_patch_proj", -1);
-  add_linear (header, &end, 4, 5376, 256, "time_embedder.proj_in", -1);
-  add_linear (header, &end, 4, 2688, 5376, "time_embedder.proj_out", -1);
+  if (curve) {
+    add (header, &end, 4, 1025, curve, "adaln_t_table", -1);
+  } else {
+    add_linear (header, &end, 4, 5376, 256, "time_embedder.proj_in", -1);
+    add_linear (header, &end, 4, 2688, 5376, "time_embedder.proj_out", -1);
+  }
   add_linear (header, &end, 4, 96, 5376, "final_layer.video_out", -1);
   add_linear (header, &end, 4, 32, 5376, "final_layer.audio_out", -1);
   add (header, &end, 4, 16, 0, "rope.inv_freq", -1);
   add_linear (header, &end, 2, 5376, 5120, "condition_proj", -1);
-  add_linear (header, &end, 2, 10752, 2688, "final_layer.adaln_proj.linear",
+  add_linear (header, &end, 2, 10752, width, "final_layer.adaln_proj.linear",
       -1);
   add (header, &end, 2, 5376, 0, "final_layer.norm.weight", -1);
   add (header, &end, 2, 5376, 0, "token_refiner.final_norm.weight", -1);
@@ -480,10 +487,12 @@ write_released (const gchar *path)
   add_block (header, &end, "token_refiner.blocks.1.", -1);
   for (gint i = 0; i < 50; i++) {
     add_block (header, &end, "", i);
-    add_linear (header, &end, 2, 96768, 2688, "adaln_proj.linear", i);
+    add_linear (header, &end, 2, 96768, width, "adaln_proj.linear", i);
   }
   g_string_append_c (header, '}');
-  g_assert_cmpuint (end, ==, G_GUINT64_CONSTANT (66280430080) + 16 * 4);
+  g_assert_cmpuint (end, ==,
+      curve ? G_GUINT64_CONSTANT (40225668192)
+            : G_GUINT64_CONSTANT (66280430080) + 16 * 4);
 
   size = GUINT64_TO_LE (header->len);
   g_byte_array_append (file, (const guint8 *) &size, sizeof size);
@@ -494,7 +503,7 @@ write_released (const gchar *path)
 
 /* What must hold: at most 41 GB of weights, and 6 GB beside them. */
 static void
-test_released (void)
+test_released (gconstpointer curve)
 {
   g_autofree gchar *dir = h3_test_temp_dir ();
   g_autofree gchar *folder = g_build_filename (dir, "transformer", NULL);
@@ -506,7 +515,7 @@ test_released (void)
   guint64 weights, workspace;
 
   g_assert_cmpint (g_mkdir (folder, 0700), ==, 0);
-  write_released (path);
+  write_released (path, GPOINTER_TO_INT (curve));
   checkpoint = h3_checkpoint_open (dir, H3_PARTITION_FL2VA, &error);
   g_assert_no_error (error);
   h3_transformer_plan (checkpoint, &c, &weights, &error);
@@ -528,12 +537,16 @@ test_released (void)
 void
 h3_test_add_adaln (void)
 {
-  g_test_add_func ("/adaln/bytes", test_bytes);
+  g_test_add_data_func ("/adaln/bytes", h3_test_tiny_dir (), test_bytes);
+  g_test_add_data_func_full ("/adaln/bytes-pruned",
+      h3_test_tiny_curve_dir ("comfy-pruned-2"), test_bytes, g_free);
   g_test_add_func ("/adaln/room", test_room);
   g_test_add_func ("/adaln/reading", test_reading);
   g_test_add_func ("/adaln/cancel", test_cancel);
   g_test_add_func ("/adaln/threads", test_threads);
   g_test_add_func ("/adaln/cut", test_cut);
   g_test_add_func ("/adaln/not-finite", test_not_finite);
-  g_test_add_func ("/adaln/released", test_released);
+  g_test_add_data_func ("/adaln/released", NULL, test_released);
+  g_test_add_data_func ("/adaln/released-pruned", GINT_TO_POINTER (8),
+      test_released);
 }

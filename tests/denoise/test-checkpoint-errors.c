@@ -19,7 +19,7 @@ typedef struct {
   const Edit *edits;
   guint n_edits;
   const gchar *key, *value; /* another value in config.json */
-  gboolean no_config, diffusers;
+  gboolean no_config, diffusers, pruned;
 } Damage;
 
 static const Edit *
@@ -34,6 +34,11 @@ edit_of (const Damage *damage, const gchar *name)
 static gchar *
 source_dir (const Damage *damage)
 {
+  if (damage->pruned) {
+    g_autofree gchar *root = h3_test_tiny_curve_dir ("diffusers-pruned-2");
+
+    return g_build_filename (root, "transformer", NULL);
+  }
   if (damage->diffusers)
     return g_build_filename (h3_test_tiny_diffusers_dir (), "transformer",
         NULL);
@@ -196,7 +201,8 @@ static void
 test_intact (void)
 {
   g_auto (H3TestDevice) d = { NULL, NULL };
-  Damage kinds[] = { { 0 }, { .diffusers = TRUE }, { .no_config = TRUE } };
+  Damage kinds[] = { { 0 }, { .diffusers = TRUE }, { .no_config = TRUE },
+    { .pruned = TRUE } };
 
   h3_test_device_init (&d, 1);
   for (guint i = 0; i < G_N_ELEMENTS (kinds); i++) {
@@ -396,6 +402,91 @@ test_variants (void)
       FALSE, H3_ERROR_WRONG_TYPE, "bank of 32 output heads", "PDD");
 }
 
+/* A curve says in other words what a full file says, and some things more. */
+static void
+test_curve (void)
+{
+  static const gchar table[] = "time_embedder.table";
+  static const gchar mean[] = "adaln_mean", basis[] = "adaln_basis";
+  static const gchar bias[] = "transformer_blocks.1.adaln_proj.folded_bias";
+  static const struct {
+    Edit edit;
+    H3Error code;
+    const gchar *first, *second;
+  } cases[] = {
+    { { table, "" }, H3_ERROR_WRONG_TYPE, "time_embedder.linear_1.weight" },
+    { { table, NULL, { 1, 2 } }, H3_ERROR_WRONG_TYPE, table, "1 row" },
+    { { table, NULL, { 1025, 0 } }, H3_ERROR_WRONG_TYPE, table,
+        "1 dimensions" },
+    { { table, NULL, { 1025, 3 } }, H3_ERROR_WRONG_TYPE, "config.json",
+        "adaln_rank = 2" },
+    { { "norm_out.linear.weight", NULL, { 96, 3 } }, H3_ERROR_WRONG_TYPE,
+        "norm_out.linear.weight", "rows of 2" },
+    { { "transformer_blocks.2.adaln_proj.linear.weight", NULL, { 863, 2 } },
+        H3_ERROR_WRONG_TYPE, "transformer_blocks.2.adaln_proj.linear.weight",
+        "expected [864, 2]" },
+    { { table, .dtype = "I32" }, H3_ERROR_WRONG_TYPE, table, "I32" },
+    { { table, .first = NAN }, H3_ERROR_NUMERIC, table, "finite" },
+    { { basis, "" }, H3_ERROR_WRONG_TYPE, "unexpected", mean },
+    { { mean, "" }, H3_ERROR_WRONG_TYPE, "missing", mean },
+    { { mean, NULL, { 35, 0 } }, H3_ERROR_WRONG_TYPE, mean, "expected [36]" },
+    { { basis, NULL, { 3, 36 } }, H3_ERROR_WRONG_TYPE, basis,
+        "expected [2, 36]" },
+    { { basis, .first = INFINITY }, H3_ERROR_NUMERIC, basis, "finite" },
+    { { bias, "" }, H3_ERROR_WRONG_TYPE, "missing",
+        "transformer_blocks.1.adaln_proj" },
+    { { bias, "transformer_blocks.1.adaln_proj.bias" }, H3_ERROR_WRONG_TYPE,
+        "unexpected", "transformer_blocks.1.adaln_proj.bias" },
+    { { "norm_out.folded_bias", NULL, { 95, 0 } }, H3_ERROR_WRONG_TYPE,
+        "norm_out.folded_bias", "expected" },
+    { { "proj_out.weight", NULL, { 512, 48 } }, H3_ERROR_WRONG_TYPE,
+        "bank of 32 output heads", "PDD" },
+  };
+  static const gchar *const keys[][2] = { { "adaln_rank", "8" },
+    { "time_table_size", "1001" }, { "time_embed_dim", "2688" },
+    { "hidden_size", "64" } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    check ((Damage){ .edits = &cases[i].edit, .n_edits = 1, .pruned = TRUE },
+        cases[i].code, cases[i].first,
+        cases[i].second ? cases[i].second : "transformer");
+  for (guint i = 0; i < G_N_ELEMENTS (keys); i++)
+    check ((Damage){ .pruned = TRUE, .key = keys[i][0], .value = keys[i][1] },
+        H3_ERROR_WRONG_TYPE, "config.json", keys[i][0]);
+  check ((Damage){ .diffusers = TRUE,
+             .key = "_class_name",
+             .value = "\"MiniMaxH3PrunedTransformer3DModel\"" },
+      H3_ERROR_WRONG_TYPE, "config.json", "no table");
+}
+
+/* Each tensor has either spelling for itself; and the basis may be absent. */
+static void
+test_curve_spelling (void)
+{
+  static const Edit edits[] = {
+    { "time_embedder.table", "adaln_t_table" },
+    { "transformer_blocks.1.adaln_proj.folded_bias",
+        "transformer_blocks.1.adaln_proj.linear.bias" },
+    { "norm_out.folded_bias", "norm_out.linear.bias" },
+    { "adaln_basis", "" },
+    { "adaln_mean", "" },
+  };
+  Damage damage = { .pruned = TRUE,
+    .edits = edits,
+    .n_edits = G_N_ELEMENTS (edits) };
+  g_auto (H3TestDevice) d = { NULL, NULL };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (H3Transformer) transformer = NULL;
+
+  h3_test_device_init (&d, 1);
+  damage_write (&damage);
+  transformer = load (&damage, &d, &error);
+  g_assert_no_error (error);
+  g_assert_cmpint (h3_transformer_config (transformer)->curve_width, ==, 2);
+  g_assert_cmpint (h3_transformer_config (transformer)->time_dim, ==, 0);
+  damage_clear (&damage);
+}
+
 static void
 test_values (void)
 {
@@ -452,6 +543,8 @@ h3_test_add_checkpoint_errors (void)
   g_test_add_func ("/checkpoint/shapes", test_shapes);
   g_test_add_func ("/checkpoint/geometry", test_geometry);
   g_test_add_func ("/checkpoint/variants", test_variants);
+  g_test_add_func ("/checkpoint/curve", test_curve);
+  g_test_add_func ("/checkpoint/curve-spelling", test_curve_spelling);
   g_test_add_func ("/checkpoint/values", test_values);
   g_test_add_func ("/checkpoint/types", test_types);
   g_test_add_func ("/checkpoint/stop", test_stop);

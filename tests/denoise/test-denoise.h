@@ -18,6 +18,7 @@ void h3_test_add_solver (void);
 /* of the program "transformer" */
 void h3_test_add_transformer (void);
 void h3_test_add_adaln (void);
+void h3_test_add_curve (void);
 void h3_test_add_denoise (void);
 void h3_test_add_checkpoint_errors (void);
 

@@ -497,6 +497,8 @@ h3_test_add_transformer (void)
       test_stages);
   g_test_add_data_func ("/transformer/golden/pruned-conditions", pruned,
       test_conditions);
+  g_test_add_data_func_full ("/transformer/golden/pruned-basis",
+      h3_test_tiny_curve_dir ("diffusers-pruned-36"), test_stages, g_free);
   g_test_add_func ("/transformer/bad-sessions", test_bad_sessions);
   g_test_add_func ("/transformer/bad-packing", test_bad_packing);
 }

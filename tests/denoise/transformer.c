@@ -119,6 +119,7 @@ main (int argc, char **argv)
     return 0;
   h3_test_add_transformer ();
   h3_test_add_adaln ();
+  h3_test_add_curve ();
   h3_test_add_denoise ();
   h3_test_add_checkpoint_errors ();
   return g_test_run ();

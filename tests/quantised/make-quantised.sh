@@ -20,6 +20,9 @@ for encoding in fp8 int8 nvfp4 mxfp8; do
     form $encoding-$layout --encoding $encoding --layout $layout
   done
 done
+for encoding in fp8 int8 nvfp4 mxfp8; do
+  form $encoding-comfy-pruned --encoding $encoding --layout comfy-pruned --rank 8
+done
 # other places of the markers, and none; names with a prefix that layers lack
 form fp8-metadata --layout comfy --encoding fp8 --markers metadata --prefix net.
 form int8-metadata --layout comfy --encoding int8 --markers metadata

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* h3-mkcheckpoint --like DIR --seed N --out DIR [--layout LAYOUT]
  *   [--encoding fp8|int8|nvfp4|mxfp8 [--markers FORM] [--decoded]]
- *   [--prefix PREFIX]
+ *   [--prefix PREFIX] [--rank R]
  *
  * DIR holds FL2VA/ and, where there is one, Ref2VA/: configuration, tokenizer
  * and index files in the official layout. Written is a complete checkpoint of
  * that geometry, with random weights by the recipe of tests/golden/README.md,
  * those that ComfyUI's files quantise in --encoding, or, with --decoded, as the
  * float32 numbers that the quantised ones stand for. A component is one file
- * then. LAYOUT: official, diffusers, comfy (ComfyUI's folders of single files),
- * or comfy-pruned (with AdaLN as a table and the video autoencoder in F16). */
+ * then. LAYOUT: official, diffusers, comfy (ComfyUI's folders of single files);
+ * comfy-pruned or diffusers-pruned: with AdaLN from a table of timesteps, R wide
+ * in a basis of its own or, without --rank, the curve itself. ComfyUI's has F16
+ * for AdaLN and the video autoencoder, diffusers' basis and mean. */
 #include "mkcheckpoint.h"
 
 #include <glib/gstdio.h>
@@ -113,20 +115,35 @@ head_dim (const gchar *dir, const gchar *file, const gchar *key, gint *value,
   return config && h3_config_get_int (config, key, 1, 1 << 16, value, error);
 }
 
+static gint
+curve_rank (const GPtrArray *tensors, const MkRecipe *recipe)
+{
+  gint width =
+      mk_tensor_find (tensors, "time_embedder.proj_out.weight")->shape[0];
+
+  return recipe->rank > 0 ? MIN (recipe->rank, width) : width;
+}
+
 /* The configuration into @target; *stored, the tensors as diffusers has them.
  */
 static gboolean
 describe_diffusers (const Component *c, const gchar *dir,
-    const GPtrArray *tensors, const gchar *target, GPtrArray **stored,
-    GError **error)
+    const GPtrArray *tensors, const gchar *target, const MkRecipe *recipe,
+    GPtrArray **stored, GError **error)
 {
   gint dim = 0;
 
   if (c->tensors == mk_transformer_tensors) {
-    if (!mk_write_diffusers_transformer_config (dir, target, error) ||
+    if (!mk_write_diffusers_transformer_config (dir, target,
+            recipe->pruned ? curve_rank (tensors, recipe) : 0, error) ||
         !head_dim (dir, "config.json", "attention_head_dim", &dim, error))
       return FALSE;
     *stored = mk_stored_diffusers_transformer (tensors, dim);
+    if (recipe->pruned) {
+      g_autoptr (GPtrArray) full = *stored;
+
+      *stored = mk_stored_prune (full, tensors, c->recipe, recipe, TRUE);
+    }
     mk_assign_in_turn (*stored, "diffusion_pytorch_model", 2);
   } else if (c->tensors == mk_video_vae_tensors) {
     if (!mk_write_diffusers_video_vae_config (dir, target, error) ||
@@ -163,7 +180,7 @@ write_diffusers (const Component *c, const gchar *like, const gchar *out,
            write_official (c, like, out, recipe, error);
   tensors = c->tensors (dir, error);
   if (!tensors || !make_dir (target, error) ||
-      !describe_diffusers (c, dir, tensors, target, &stored, error))
+      !describe_diffusers (c, dir, tensors, target, recipe, &stored, error))
     return FALSE;
   if (!plain) {
     for (guint i = 0; i < stored->len; i++)
@@ -231,7 +248,7 @@ typedef struct {
 
 static GPtrArray *
 describe_comfy (const Component *c, const gchar *dir, const GPtrArray *tensors,
-    gboolean pruned, const MkRecipe *recipe, GError **error)
+    const MkRecipe *recipe, GError **error)
 {
   GPtrArray *stored;
   gint dim = 0;
@@ -239,15 +256,15 @@ describe_comfy (const Component *c, const gchar *dir, const GPtrArray *tensors,
   if (c->tensors == mk_text_encoder_tensors)
     return mk_stored_comfy_text_encoder (tensors);
   if (c->tensors == mk_video_vae_tensors)
-    return mk_stored_comfy_video_vae (tensors, dir, pruned, error);
+    return mk_stored_comfy_video_vae (tensors, dir, recipe->pruned, error);
   if (c->tensors == mk_audio_vae_tensors)
     return mk_stored_comfy_audio_vae (tensors, dir, c->recipe, recipe->seed,
         error);
   if (!head_dim (dir, "config.json", "attention_head_dim", &dim, error))
     return NULL;
-  stored = pruned ? mk_stored_pruned_transformer (tensors, dim, c->recipe,
-                        recipe->seed)
-                  : mk_stored_comfy_transformer (tensors, dim);
+  stored = recipe->pruned
+               ? mk_stored_pruned_transformer (tensors, dim, c->recipe, recipe)
+               : mk_stored_comfy_transformer (tensors, dim);
   if (recipe->prefix)
     mk_stored_add_prefix (stored, recipe->prefix);
   return stored;
@@ -273,8 +290,8 @@ write_comfy_config (const Component *c, const gchar *dir, const gchar *target,
 }
 
 static gboolean
-make_comfy (const gchar *like, const gchar *out, gboolean pruned,
-    const MkRecipe *recipe, GError **error)
+make_comfy (const gchar *like, const gchar *out, const MkRecipe *recipe,
+    GError **error)
 {
   const ComfyFile files[] = {
     { "FL2VA", &fl2va[0], "diffusion_models",
@@ -300,8 +317,7 @@ make_comfy (const gchar *like, const gchar *out, gboolean pruned,
     if (!g_file_test (dir, G_FILE_TEST_IS_DIR))
       continue;
     tensors = c->tensors (dir, error);
-    stored = tensors ? describe_comfy (c, dir, tensors, pruned, recipe, error)
-                     : NULL;
+    stored = tensors ? describe_comfy (c, dir, tensors, recipe, error) : NULL;
     if (!stored || !make_dir (target, error) ||
         !write_comfy_config (c, dir, target, error))
       return FALSE;
@@ -309,7 +325,8 @@ make_comfy (const gchar *like, const gchar *out, gboolean pruned,
     if (!mk_write_weights (stored, target, c->recipe, recipe, error))
       return FALSE;
   }
-  return copy_tree (from, to, TRUE, error);
+  return !g_file_test (from, G_FILE_TEST_IS_DIR) ||
+         copy_tree (from, to, TRUE, error);
 }
 
 static gboolean
@@ -319,14 +336,14 @@ make_checkpoint (const gchar *like, const gchar *layout, const gchar *out,
   g_autofree gchar *fl = g_build_filename (like, "FL2VA", NULL);
   g_autofree gchar *ref = g_build_filename (like, "Ref2VA", NULL);
 
-  if (g_str_equal (layout, "diffusers"))
+  if (g_str_has_prefix (layout, "diffusers"))
     return make_diffusers (fl, ref, out, recipe, error);
-  if (g_str_equal (layout, "comfy") || g_str_equal (layout, "comfy-pruned"))
-    return make_comfy (like, out, g_str_equal (layout, "comfy-pruned"), recipe,
-        error);
+  if (g_str_has_prefix (layout, "comfy"))
+    return make_comfy (like, out, recipe, error);
   if (!g_str_equal (layout, "official")) {
     g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
-        "--layout %s: needed: official, diffusers, comfy or comfy-pruned",
+        "--layout %s: needed: official, diffusers, comfy, comfy-pruned or "
+        "diffusers-pruned",
         layout);
     return FALSE;
   }
@@ -350,7 +367,11 @@ main (int argc, char **argv)
     { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, "of the weights", "N" },
     { "out", 0, 0, G_OPTION_ARG_FILENAME, &out, "folder to write", "DIR" },
     { "layout", 0, 0, G_OPTION_ARG_STRING, &layout,
-        "official (default), diffusers, comfy or comfy-pruned", "LAYOUT" },
+        "official (default), diffusers, comfy; comfy-pruned or "
+        "diffusers-pruned",
+        "LAYOUT" },
+    { "rank", 0, 0, G_OPTION_ARG_INT, &recipe.rank,
+        "width of a pruned transformer's curve", "R" },
     { "encoding", 0, 0, G_OPTION_ARG_STRING, &encoding,
         "plain (default), fp8, int8, nvfp4 or mxfp8", "ENCODING" },
     { "markers", 0, 0, G_OPTION_ARG_STRING, &markers,
@@ -390,6 +411,7 @@ main (int argc, char **argv)
   }
   recipe.seed = seed;
   recipe.prefix = prefix;
+  recipe.pruned = layout && g_str_has_suffix (layout, "-pruned");
   if (!make_checkpoint (like, layout ? layout : "official", out, &recipe,
           &error)) {
     g_printerr ("h3-mkcheckpoint: %s\n", error->message);

@@ -55,6 +55,12 @@ h3_test_tiny_pruned_dir (void)
   return need_env ("H3_TINY_PRUNED_DIR");
 }
 
+gchar *
+h3_test_tiny_curve_dir (const gchar *form)
+{
+  return g_build_filename (need_env ("H3_TINY_CURVE_DIR"), form, NULL);
+}
+
 /* Golden numbers */
 
 gchar *

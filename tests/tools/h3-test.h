@@ -21,6 +21,9 @@ const gchar *h3_test_tiny_diffusers_dir (void);
  * as a table and the video autoencoder in F16. */
 const gchar *h3_test_tiny_comfy_dir (void);
 const gchar *h3_test_tiny_pruned_dir (void);
+/* With curves of a width, FORM-WIDTH: "comfy-pruned-2", "diffusers-pruned-36".
+ * Free with g_free(). */
+gchar *h3_test_tiny_curve_dir (const gchar *form);
 
 /**
  * h3_test_golden:

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* ComfyUI's single files (checkpoints.md 4): q, k, v one after the other,
- * weight norm folded, AdaLN as a table of timesteps. */
+ * weight norm folded. */
 #include "mkcheckpoint.h"
 
 #include <math.h>
 #include <string.h>
-
-#define TABLE_ROWS 1025
 
 static MkStored *
 add (GPtrArray *list, const MkTensor *source, gchar *name)
@@ -26,9 +24,8 @@ list_new (void)
   return g_ptr_array_new_with_free_func ((GDestroyNotify) mk_stored_free);
 }
 
-/* A tensor that the official files do not have. Takes @values. */
-static MkStored *
-add_new (GPtrArray *list, const gchar *name, gint64 rows, gint64 cols,
+void
+mk_stored_add_new (GPtrArray *list, const gchar *name, gint64 rows, gint64 cols,
     gfloat *values)
 {
   MkTensor *tensor = g_new0 (MkTensor, 1);
@@ -41,16 +38,15 @@ add_new (GPtrArray *list, const gchar *name, gint64 rows, gint64 cols,
   stored = add (list, tensor, g_strdup (name));
   stored->own = tensor;
   stored->values = values;
-  return stored;
 }
 
-static const MkTensor *
-find (const GPtrArray *tensors, const gchar *name)
+const MkTensor *
+mk_tensor_find (const GPtrArray *tensors, const gchar *name)
 {
   for (guint i = 0; i < tensors->len; i++)
     if (g_str_equal (((MkTensor *) tensors->pdata[i])->name, name))
       return tensors->pdata[i];
-  return NULL;
+  g_error ("%s is not among the tensors", name);
 }
 
 void
@@ -84,92 +80,13 @@ mk_stored_comfy_transformer (const GPtrArray *tensors, gint64 head_dim)
   return list;
 }
 
-static gdouble
-silu (gdouble x)
-{
-  return x / (1 + exp (-x));
-}
-
-/* y = W x + b, W being @name.weight */
-static gboolean
-linear (const GPtrArray *tensors, const gchar *name, const gchar *component,
-    guint64 seed, const gdouble *x, gdouble *y)
-{
-  g_autofree gchar *weight = g_strconcat (name, ".weight", NULL);
-  g_autofree gchar *bias = g_strconcat (name, ".bias", NULL);
-  const MkTensor *w = find (tensors, weight), *b = find (tensors, bias);
-  g_autofree gfloat *ws = w && b ? mk_values (w, component, seed) : NULL;
-  g_autofree gfloat *bs = ws ? mk_values (b, component, seed) : NULL;
-
-  if (!bs)
-    return FALSE;
-  for (gint64 o = 0; o < w->shape[0]; o++) {
-    y[o] = bs[o];
-    for (gint64 i = 0; i < w->shape[1]; i++)
-      y[o] += ws[o * w->shape[1] + i] * x[i];
-  }
-  return TRUE;
-}
-
-/* silu of the time embedding at i / (G - 1): with a basis of the full width the
- * curve's coordinates are the curve itself (denoiser.md 6.3). */
-static gfloat *
-make_table (const GPtrArray *tensors, const gchar *component, guint64 seed,
-    gint64 *width)
-{
-  const MkTensor *in = find (tensors, "time_embedder.proj_in.weight");
-  const MkTensor *out = find (tensors, "time_embedder.proj_out.weight");
-  g_autofree gdouble *e = NULL, *hidden = NULL, *tau = NULL;
-  gfloat *table;
-
-  if (!in || !out)
-    return NULL;
-  *width = out->shape[0];
-  table = g_new (gfloat, TABLE_ROWS * *width);
-  e = g_new (gdouble, in->shape[1]);
-  hidden = g_new (gdouble, in->shape[0]);
-  tau = g_new (gdouble, *width);
-  for (gint64 row = 0; row < TABLE_ROWS; row++) {
-    gint64 half = in->shape[1] / 2;
-
-    for (gint64 k = 0; k < half; k++) {
-      gdouble angle =
-          row / (TABLE_ROWS - 1.0) * exp (-log (10000.0) * k / half);
-
-      e[k] = cos (angle);
-      e[half + k] = sin (angle);
-    }
-    linear (tensors, "time_embedder.proj_in", component, seed, e, hidden);
-    for (gint64 k = 0; k < in->shape[0]; k++)
-      hidden[k] = silu (hidden[k]);
-    linear (tensors, "time_embedder.proj_out", component, seed, hidden, tau);
-    for (gint64 k = 0; k < *width; k++)
-      table[row * *width + k] = silu (tau[k]);
-  }
-  return table;
-}
-
 GPtrArray *
 mk_stored_pruned_transformer (const GPtrArray *tensors, gint64 head_dim,
-    const gchar *component, guint64 seed)
+    const gchar *component, const MkRecipe *recipe)
 {
   g_autoptr (GPtrArray) full = mk_stored_comfy_transformer (tensors, head_dim);
-  GPtrArray *list = list_new ();
-  gint64 width = 0;
-  gfloat *table = make_table (tensors, component, seed, &width);
 
-  while (full->len > 0) {
-    MkStored *stored = g_ptr_array_steal_index (full, 0);
-
-    if (g_str_has_prefix (stored->name, "time_embedder.")) {
-      mk_stored_free (stored);
-      continue;
-    }
-    stored->f16 = strstr (stored->name, "adaln_proj.linear") != NULL;
-    g_ptr_array_add (list, stored);
-  }
-  add_new (list, "adaln_t_table", TABLE_ROWS, width, table);
-  return list;
+  return mk_stored_prune (full, tensors, component, recipe, FALSE);
 }
 
 /* Text encoder: the first fifty layers, without what comes after them */
@@ -213,7 +130,7 @@ add_statistics (GPtrArray *list, const gchar *dir, GError **error)
 
     if (!h3_config_get_floats (config, names[i], values, &n, error))
       return FALSE;
-    add_new (list, names[i], n, 0, g_steal_pointer (&values));
+    mk_stored_add_new (list, names[i], n, 0, g_steal_pointer (&values));
   }
   return config != NULL;
 }
@@ -239,7 +156,8 @@ add_folded (GPtrArray *list, const GPtrArray *tensors, const MkTensor *v,
   g_autofree gchar *base =
       g_strndup (v->name, strlen (v->name) - strlen ("_v"));
   g_autofree gchar *g_name = g_strconcat (base, "_g", NULL);
-  g_autofree gfloat *g = mk_values (find (tensors, g_name), component, seed);
+  g_autofree gfloat *g =
+      mk_values (mk_tensor_find (tensors, g_name), component, seed);
   gint64 n = mk_tensor_size (v) / v->shape[0];
   gfloat *values = mk_values (v, component, seed);
 

@@ -54,7 +54,7 @@ copy_keys (JsonObject *to, JsonObject *from, const Key *keys, guint n)
 
 gboolean
 mk_write_diffusers_transformer_config (const gchar *dir, const gchar *out,
-    GError **error)
+    gint rank, GError **error)
 {
   static const Key keys[] = {
     { "num_attention_heads", "num_attention_heads" },
@@ -82,8 +82,13 @@ mk_write_diffusers_transformer_config (const gchar *dir, const gchar *out,
   if (!from)
     return FALSE;
   json_object_set_string_member (to, "_class_name",
-      "MiniMaxH3Transformer3DModel");
+      rank > 0 ? "MiniMaxH3PrunedTransformer3DModel"
+               : "MiniMaxH3Transformer3DModel");
   copy_keys (to, from, keys, G_N_ELEMENTS (keys));
+  if (rank > 0) {
+    json_object_set_int_member (to, "adaln_rank", rank);
+    json_object_set_int_member (to, "time_table_size", MK_CURVE_POINTS);
+  }
   json_object_set_double_member (to, "rope_theta", 10000.0);
   return save (to, out, "config.json", error);
 }

@@ -110,21 +110,32 @@ bfloat16 (gfloat value)
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
+gfloat
+mk_round_bf16 (gfloat value)
+{
+  guint32 bits = (guint32) bfloat16 (value) << 16;
+
+  memcpy (&value, &bits, 4);
+  return value;
+}
+
+static guint16
+float16 (gfloat value)
+{
+  _Float16 half = (_Float16) value;
+  guint16 bits;
+
+  memcpy (&bits, &half, 2);
+  return bits;
+}
+
 /* Of the type that the tensor has in the official files, if narrower. */
 static guint16
 narrow_value (const MkStored *stored, gfloat value)
 {
-  guint32 bits = (guint32) bfloat16 (value) << 16;
-  guint16 result;
-  _Float16 half;
-
   if (!stored->f16)
-    return bits >> 16;
-  if (stored->source->bf16)
-    memcpy (&value, &bits, 4);
-  half = (_Float16) value;
-  memcpy (&result, &half, 2);
-  return result;
+    return bfloat16 (value);
+  return float16 (stored->source->bf16 ? mk_round_bf16 (value) : value);
 }
 
 static gboolean
@@ -173,7 +184,7 @@ write_shard (const gchar *path, const GPtrArray *tensors,
 /* Quantised checkpoints: all of a component's tensors in memory */
 
 static MkBlob *
-plain_blob (const MkStored *stored, const gfloat *values, gboolean bf16)
+plain_blob (const MkStored *stored, const gfloat *values, gboolean narrow)
 {
   const MkTensor *source = stored->source;
   gint64 shape[MK_MAX_RANK];
@@ -181,12 +192,12 @@ plain_blob (const MkStored *stored, const gfloat *values, gboolean bf16)
 
   memcpy (shape, source->shape, sizeof shape);
   shape[0] = stored->n_rows;
-  blob = mk_blob_new (g_strdup (stored->name), bf16 ? "BF16" : "F32",
-      bf16 ? 2 : 4, source->rank, shape);
-  if (!bf16)
+  blob = mk_blob_new (g_strdup (stored->name),
+      narrow ? type_name (stored) : "F32", narrow ? 2 : 4, source->rank, shape);
+  if (!narrow)
     memcpy (blob->bytes, values, blob->size);
-  for (gsize i = 0; bf16 && i < blob->size / 2; i++)
-    ((guint16 *) blob->bytes)[i] = bfloat16 (values[i]);
+  for (gsize i = 0; narrow && i < blob->size / 2; i++)
+    ((guint16 *) blob->bytes)[i] = narrow_value (stored, values[i]);
   return blob;
 }
 
@@ -204,11 +215,8 @@ stored_values (const MkStored *stored, const gchar *component, guint64 seed)
   for (gint64 i = 0; i < stored->n_rows; i++)
     memcpy (ordered + i * cols, values + source_row (stored, i) * cols,
         cols * sizeof (gfloat));
-  for (gint64 i = 0; source->bf16 && i < stored->n_rows * cols; i++) {
-    guint32 bits = (guint32) bfloat16 (ordered[i]) << 16;
-
-    memcpy (&ordered[i], &bits, 4);
-  }
+  for (gint64 i = 0; source->bf16 && i < stored->n_rows * cols; i++)
+    ordered[i] = mk_round_bf16 (ordered[i]);
   return ordered;
 }
 
@@ -217,7 +225,9 @@ add_blobs (const MkStored *stored, const gchar *component,
     const MkRecipe *recipe, GPtrArray *blobs)
 {
   g_autofree gfloat *values = stored_values (stored, component, recipe->seed);
-  gboolean quantised = mk_is_quantised (stored->source, recipe->encoding);
+  /* a curve's AdaLN is not (checkpoints.md 4.3) */
+  gboolean quantised =
+      !stored->own && mk_is_quantised (stored->source, recipe->encoding);
   guint before = blobs->len;
 
   if (quantised)
@@ -227,7 +237,7 @@ add_blobs (const MkStored *stored, const gchar *component,
     g_ptr_array_set_size (blobs, before);
   if (recipe->decoded || !quantised)
     g_ptr_array_add (blobs,
-        plain_blob (stored, values, stored->source->bf16 && !quantised));
+        plain_blob (stored, values, is_narrow (stored) && !quantised));
 }
 
 /* @metadata: JSON, or NULL */

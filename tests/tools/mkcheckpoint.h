@@ -16,6 +16,7 @@ typedef struct {
 } MkTensor;
 
 void mk_tensor_free (MkTensor *tensor);
+const MkTensor *mk_tensor_find (const GPtrArray *tensors, const gchar *name);
 gint64 mk_tensor_size (const MkTensor *tensor);
 
 /* How rows of a stored tensor are taken from the official one's. */
@@ -25,6 +26,37 @@ typedef enum {
   MK_ROWS_SWAP_HALVES, /* [gate; value] to [value; gate] */
   MK_ROWS_CONTIGUOUS,  /* [q; k; v] out of rows grouped per head */
 } MkRows;
+
+/* How matrices are stored. */
+typedef enum {
+  MK_PLAIN,
+  MK_FP8,
+  MK_INT8, /* rotated */
+  MK_NVFP4,
+  MK_MXFP8,
+} MkEncoding;
+
+/* What says how they are stored (checkpoints.md 4.2). */
+typedef enum {
+  MK_MARKERS_TENSORS,  /* one for each */
+  MK_MARKERS_METADATA, /* of the file, layers without @prefix */
+  MK_MARKERS_OLDEST,   /* scaled_fp8, scale_weight, scale_input */
+  MK_MARKERS_NONE,     /* FP8 without scales: a plain cast */
+} MkMarkers;
+
+/* What is made.
+ * @prefix: before the names of ComfyUI's transformer
+ * @decoded: of quantised matrices the numbers that they stand for, in float32
+ * @rank: width of a pruned transformer's curve, in a basis of its own; 0: as wide
+ *   as it is, in its own coordinates */
+typedef struct {
+  guint64 seed;
+  MkEncoding encoding;
+  MkMarkers markers;
+  const gchar *prefix;
+  gboolean decoded, pruned;
+  gint rank;
+} MkRecipe;
 
 /* A tensor as it is written. */
 typedef struct {
@@ -54,6 +86,8 @@ GPtrArray *mk_audio_vae_tensors (const gchar *dir, GError **error);
  * recipe */
 gfloat *mk_values (const MkTensor *tensor, const gchar *component,
     guint64 seed);
+/* To the nearest that bfloat16 has, ties to even. */
+gfloat mk_round_bf16 (gfloat value);
 
 /* Names and row orders (mk-layout.c): arrays of MkStored over @tensors */
 GPtrArray *mk_stored_official (const GPtrArray *tensors);
@@ -69,44 +103,27 @@ void mk_stored_add_prefix (GPtrArray *stored, const gchar *prefix);
 GPtrArray *mk_stored_comfy_transformer (const GPtrArray *tensors,
     gint64 head_dim);
 GPtrArray *mk_stored_pruned_transformer (const GPtrArray *tensors,
-    gint64 head_dim, const gchar *component, guint64 seed);
+    gint64 head_dim, const gchar *component, const MkRecipe *recipe);
 GPtrArray *mk_stored_comfy_text_encoder (const GPtrArray *tensors);
 GPtrArray *mk_stored_comfy_video_vae (const GPtrArray *tensors,
     const gchar *dir, gboolean f16, GError **error);
 GPtrArray *mk_stored_comfy_audio_vae (const GPtrArray *tensors,
     const gchar *dir, const gchar *component, guint64 seed, GError **error);
+/* A pruned transformer out of a full one (mk-curve.c), which it empties.
+ * @diffusers: in that style's spelling, with basis and mean, in F32; otherwise
+ * AdaLN is F16, as in ComfyUI's files */
+#define MK_CURVE_POINTS 1025
+GPtrArray *mk_stored_prune (GPtrArray *full, const GPtrArray *tensors,
+    const gchar *component, const MkRecipe *recipe, gboolean diffusers);
+/* Adds a tensor that the official files do not have, a vector with @cols 0.
+ * Takes @values. */
+void mk_stored_add_new (GPtrArray *list, const gchar *name, gint64 rows,
+    gint64 cols, gfloat *values);
 /* Which file each goes to: the index's, one, or @n_shards in turn. */
 gboolean mk_assign_from_index (GPtrArray *stored, const gchar *index,
     GError **error);
 void mk_assign_single (GPtrArray *stored, const gchar *file);
 void mk_assign_in_turn (GPtrArray *stored, const gchar *stem, guint n_shards);
-
-/* How matrices are stored. */
-typedef enum {
-  MK_PLAIN,
-  MK_FP8,
-  MK_INT8, /* rotated */
-  MK_NVFP4,
-  MK_MXFP8,
-} MkEncoding;
-
-/* What says how they are stored (checkpoints.md 4.2). */
-typedef enum {
-  MK_MARKERS_TENSORS,  /* one for each */
-  MK_MARKERS_METADATA, /* of the file, layers without @prefix */
-  MK_MARKERS_OLDEST,   /* scaled_fp8, scale_weight, scale_input */
-  MK_MARKERS_NONE,     /* FP8 without scales: a plain cast */
-} MkMarkers;
-
-/* What is made. @decoded: of quantised matrices the numbers that they stand for,
- * in float32. @prefix: before the names of ComfyUI's transformer */
-typedef struct {
-  guint64 seed;
-  MkEncoding encoding;
-  MkMarkers markers;
-  const gchar *prefix;
-  gboolean decoded;
-} MkRecipe;
 
 /* A tensor in memory, as it is written. */
 typedef struct {
@@ -145,8 +162,9 @@ gboolean mk_write_index (const GPtrArray *stored, const gchar *path,
 
 /* The diffusers configuration out of the official one (mk-configs.c), into the
  * folder @out. @like: the partition's folder */
+/* @rank: of a pruned transformer; 0: a full one */
 gboolean mk_write_diffusers_transformer_config (const gchar *dir,
-    const gchar *out, GError **error);
+    const gchar *out, gint rank, GError **error);
 gboolean mk_write_diffusers_video_vae_config (const gchar *dir,
     const gchar *out, GError **error);
 gboolean mk_write_diffusers_audio_vae_config (const gchar *dir,
