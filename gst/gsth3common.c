@@ -386,11 +386,25 @@ gst_h3_common_get_device (GstH3Common *common, GError **error)
   return gst_h3_runtime_get_device (backend, ordinal, error);
 }
 
+/* What was taken for granted about the files and may be wrong. */
+static void
+warn_of_doubts (GstH3Common *common, gboolean partition_said)
+{
+  g_autoptr (GPtrArray) doubts = h3_checkpoint_doubts (common->checkpoint,
+      common->funcs->kind->component, partition_said);
+
+  for (guint i = 0; i < doubts->len; i++)
+    GST_ELEMENT_WARNING (common->element, LIBRARY, SETTINGS,
+        ("%s", (const gchar *) doubts->pdata[i]),
+        ("checkpoint %s, %s", common->path, common->funcs->kind->name));
+}
+
 static gboolean
 open_checkpoint (GstH3Common *common, GError **error)
 {
   const GstH3ModelKind *kind = common->funcs->kind;
   H3Partition partition = H3_PARTITION_FL2VA;
+  gboolean said = FALSE;
 
   common->path = choose_path (common, error);
   if (!common->path)
@@ -404,12 +418,17 @@ open_checkpoint (GstH3Common *common, GError **error)
   common->checkpoint = h3_checkpoint_open (common->path, partition, error);
   if (!common->checkpoint)
     return FALSE;
+  if (common->funcs->opening)
+    said = common->funcs->opening (common->element, common->checkpoint);
   if (!kind->plan (common->checkpoint, &common->weight_bytes, error))
     return FALSE;
   if (common->funcs->opened &&
       !common->funcs->opened (common->element, common->checkpoint, error))
     return FALSE;
-  return make_plan (common, error);
+  if (!make_plan (common, error))
+    return FALSE;
+  warn_of_doubts (common, said);
+  return TRUE;
 }
 
 static void

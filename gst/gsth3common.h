@@ -47,6 +47,8 @@ typedef struct _GstH3Common GstH3Common;
  * GstH3CommonFuncs: what differs between elements; all may be NULL but @kind
  * @partition: which of the release's two; NULL: H3_PARTITION_FL2VA, whose other
  *   components are the same
+ * @opening: in NULL→READY, before anything is planned: what the user says of the
+ *   files. TRUE when that is whose transformer it is
  * @opened: in NULL→READY, once the checkpoint is open: read the component's
  *   configuration. FALSE with an error refuses the state change
  * @workspace: bytes needed beside the weights at the present settings
@@ -55,6 +57,7 @@ typedef struct _GstH3Common GstH3Common;
 typedef struct {
   const GstH3ModelKind *kind;
   H3Partition (*partition) (GstElement *element);
+  gboolean (*opening) (GstElement *element, H3Checkpoint *checkpoint);
   gboolean (*opened) (GstElement *element, const H3Checkpoint *checkpoint,
       GError **error);
   guint64 (*workspace) (GstElement *element);

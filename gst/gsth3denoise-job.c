@@ -88,6 +88,26 @@ denoise_partition (GstElement *element)
 }
 
 static gboolean
+denoise_opening (GstElement *element, H3Checkpoint *checkpoint)
+{
+  static const H3QkvOrder orders[] = {
+    [GST_H3_QKV_LAYOUT_AUTO] = H3_QKV_AUTO,
+    [GST_H3_QKV_LAYOUT_GROUPED_PER_HEAD] = H3_QKV_GROUPED,
+    [GST_H3_QKV_LAYOUT_CONTIGUOUS] = H3_QKV_CONTIGUOUS,
+  };
+  GstH3Denoise *self = GST_H3_DENOISE (element);
+  GstH3QkvLayout layout;
+  gboolean said;
+
+  GST_OBJECT_LOCK (self);
+  layout = self->qkv_layout;
+  said = self->partition != GST_H3_PARTITION_AUTO;
+  GST_OBJECT_UNLOCK (self);
+  h3_checkpoint_set_qkv_order (checkpoint, orders[layout]);
+  return said;
+}
+
+static gboolean
 denoise_opened (GstElement *element, const H3Checkpoint *checkpoint,
     GError **error)
 {
@@ -147,6 +167,7 @@ denoise_add_stats (GstElement *element, GstStructure *stats)
 const GstH3CommonFuncs gst_h3_denoise_common_funcs = {
   .kind = &transformer_kind,
   .partition = denoise_partition,
+  .opening = denoise_opening,
   .opened = denoise_opened,
   .workspace = denoise_workspace,
   .add_stats = denoise_add_stats,

@@ -65,6 +65,7 @@ struct _GstH3Denoise {
   GstH3Timestamps timestamps;
   GstClockTime lead;
   GstH3Partition partition;
+  GstH3QkvLayout qkv_layout;
 
   /* from NULL→READY on */
   H3TransformerConfig config;

@@ -58,6 +58,7 @@ GST_DEBUG_CATEGORY (gst_h3_denoise_debug);
 #define DEFAULT_TIMESTAMPS GST_H3_TIMESTAMPS_CONTINUOUS
 #define DEFAULT_LEAD (500 * GST_MSECOND)
 #define DEFAULT_PARTITION GST_H3_PARTITION_AUTO
+#define DEFAULT_QKV_LAYOUT GST_H3_QKV_LAYOUT_AUTO
 
 enum {
   PROP_SAMPLING = GST_H3_N_COMMON_PROPS,
@@ -66,6 +67,7 @@ enum {
   PROP_TIMESTAMPS,
   PROP_LEAD,
   PROP_PARTITION,
+  PROP_QKV_LAYOUT,
 };
 
 guint gst_h3_denoise_signals[GST_H3_N_SIGNALS];
@@ -111,6 +113,26 @@ gst_h3_partition_get_type (void)
   };
 
   return gst_h3_enum_register (&type, "GstH3Partition", values);
+}
+
+GType
+gst_h3_qkv_layout_get_type (void)
+{
+  static gsize type;
+  static const GEnumValue values[] = {
+    { GST_H3_QKV_LAYOUT_AUTO,
+        "By the files' form: the release's shards are grouped per head, single "
+        "files and GGUF contiguous",
+        "auto" },
+    { GST_H3_QKV_LAYOUT_GROUPED_PER_HEAD,
+        "Each head's rows of q, k and v follow each other",
+        "grouped-per-head" },
+    { GST_H3_QKV_LAYOUT_CONTIGUOUS, "All rows of q, then of k, then of v",
+        "contiguous" },
+    { 0 }
+  };
+
+  return gst_h3_enum_register (&type, "GstH3QkvLayout", values);
 }
 
 G_DEFINE_TYPE_WITH_CODE (GstH3Denoise, gst_h3_denoise, GST_TYPE_ELEMENT,
@@ -570,6 +592,9 @@ gst_h3_denoise_set_property (GObject *object, guint prop_id,
     case PROP_PARTITION:
       self->partition = g_value_get_enum (value);
       break;
+    case PROP_QKV_LAYOUT:
+      self->qkv_layout = g_value_get_enum (value);
+      break;
     default:
       if (!gst_h3_sampling_set (&self->sampling, prop_id - PROP_SAMPLING,
               value))
@@ -609,6 +634,9 @@ gst_h3_denoise_get_property (GObject *object, guint prop_id, GValue *value,
     case PROP_PARTITION:
       g_value_set_enum (value, self->partition);
       break;
+    case PROP_QKV_LAYOUT:
+      g_value_set_enum (value, self->qkv_layout);
+      break;
     default:
       if (!gst_h3_sampling_get (&self->sampling, prop_id - PROP_SAMPLING,
               value))
@@ -639,6 +667,7 @@ install_properties (GObjectClass *klass)
 
   gst_type_mark_as_plugin_api (GST_TYPE_H3_TIMESTAMPS, 0);
   gst_type_mark_as_plugin_api (GST_TYPE_H3_PARTITION, 0);
+  gst_type_mark_as_plugin_api (GST_TYPE_H3_QKV_LAYOUT, 0);
   gst_h3_sampling_install_properties (klass, PROP_SAMPLING);
   g_object_class_install_property (klass, PROP_MAX_QUEUED_JOBS,
       g_param_spec_uint ("max-queued-jobs", "Maximum queued jobs",
@@ -663,6 +692,13 @@ install_properties (GObjectClass *klass)
       g_param_spec_enum ("partition", "Partition",
           "Which of the release's two transformers to use.",
           GST_TYPE_H3_PARTITION, DEFAULT_PARTITION,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+              GST_PARAM_MUTABLE_READY));
+  g_object_class_install_property (klass, PROP_QKV_LAYOUT,
+      g_param_spec_enum ("qkv-layout", "q, k, v layout",
+          "The order of the rows of the transformer's fused q, k, v, for files "
+          "whose maker kept another than their form says.",
+          GST_TYPE_H3_QKV_LAYOUT, DEFAULT_QKV_LAYOUT,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
               GST_PARAM_MUTABLE_READY));
 }
@@ -757,6 +793,7 @@ gst_h3_denoise_init (GstH3Denoise *self)
   self->timestamps = DEFAULT_TIMESTAMPS;
   self->lead = DEFAULT_LEAD;
   self->partition = DEFAULT_PARTITION;
+  self->qkv_layout = DEFAULT_QKV_LAYOUT;
   g_mutex_init (&self->lock);
   g_cond_init (&self->changed);
   g_queue_init (&self->queue);

@@ -17,6 +17,8 @@ struct _H3Checkpoint {
   H3QkvOrder qkv_order;
   gchar *components[H3_N_COMPONENTS]; /* folders or files; NULL: not there */
   gchar *refusals[H3_N_COMPONENTS];   /* why not, or NULL */
+  H3Partition partition;
+  gboolean declared;      /* the files' form says whose the transformer is */
   gchar *other_partition; /* the transformer is declared to be another's */
   gdouble video_shift, audio_shift;
 };
@@ -30,10 +32,11 @@ h3_component_name (H3Component component)
 }
 
 static H3Checkpoint *
-checkpoint_new (const gchar *path)
+checkpoint_new (const gchar *path, H3Partition partition)
 {
   H3Checkpoint *c = g_new0 (H3Checkpoint, 1);
 
+  c->partition = partition;
   c->path = g_strdup (path);
   c->video_shift = 12.0;
   c->audio_shift = 3.0;
@@ -121,6 +124,7 @@ read_partition_index (H3Checkpoint *c, const gchar *dir, H3Partition partition,
       !read_shift (index, "_minimax_h3.sigma_shift_scales.audio",
           &c->audio_shift, error))
     return FALSE;
+  c->declared = c->declared || declared;
   if (declared && !g_str_equal (declared, partition_name (partition)))
     c->other_partition = g_steal_pointer (&declared);
   return TRUE;
@@ -151,6 +155,7 @@ static gboolean
 open_release (H3Checkpoint *c, const gchar *fl, const gchar *ref,
     H3Partition partition, GError **error)
 {
+  c->declared = TRUE;
   if (partition == H3_PARTITION_REF2VA)
     return open_partition (c, ref, fl, partition, error);
   return open_partition (c, fl, ref, partition, error);
@@ -210,6 +215,7 @@ open_diffusers (H3Checkpoint *c, const gchar *root, const H3Config *index,
   };
 
   c->naming = H3_NAMING_DIFFUSERS;
+  c->declared = TRUE;
   for (guint i = 0; i < G_N_ELEMENTS (parts); i++) {
     g_autoptr (GError) local = NULL;
     c->components[parts[i].component] =
@@ -425,7 +431,7 @@ open_single_file (H3Checkpoint *c, const gchar *path, GError **error)
 static gboolean
 open_file (H3Checkpoint *c, GError **error)
 {
-  g_autoptr (H3Checkpoint) folder = checkpoint_new (c->path);
+  g_autoptr (H3Checkpoint) folder = checkpoint_new (c->path, c->partition);
   g_autoptr (GError) local = NULL;
   g_autofree gchar *dir = g_path_get_dirname (c->path);
   g_autofree gchar *base = g_path_get_basename (dir);
@@ -452,7 +458,7 @@ open_file (H3Checkpoint *c, GError **error)
 H3Checkpoint *
 h3_checkpoint_open (const gchar *path, H3Partition partition, GError **error)
 {
-  g_autoptr (H3Checkpoint) c = checkpoint_new (path);
+  g_autoptr (H3Checkpoint) c = checkpoint_new (path, partition);
   GStatBuf st;
   gboolean ok;
 
@@ -515,6 +521,67 @@ h3_checkpoint_path (const H3Checkpoint *checkpoint, H3Component component,
     return NULL;
   }
   return path;
+}
+
+/* Nothing in the tensors tells the two transformers apart. @file: the one in the
+ * folder @path, or NULL */
+static gchar *
+partition_doubt (const H3Checkpoint *c, const gchar *path, const gchar *file,
+    gboolean said)
+{
+  gboolean references = c->partition == H3_PARTITION_REF2VA;
+  const gchar *task = references ? "references" : "text and keyframes";
+  H3Partition hint;
+
+  if (c->declared)
+    return NULL;
+  if (h3_partition_hint (path, &hint) ||
+      (file && h3_partition_hint (file, &hint)))
+    return hint == c->partition
+               ? NULL
+               : g_strdup_printf ("%s has the name of the transformer for %s "
+                                  "(%s) and is "
+                                  "used for %s, which needs that of %s",
+                     path, references ? "text and keyframes" : "references",
+                     partition_name (hint), task,
+                     partition_name (c->partition));
+  return said ? NULL
+              : g_strdup_printf (
+                    "%s may be the transformer for text and keyframes (fl2va) "
+                    "or for references (ref2va): nothing in it tells. It is "
+                    "used for %s; say partition=%s when it is",
+                    path, task, partition_name (c->partition));
+}
+
+GPtrArray *
+h3_checkpoint_doubts (const H3Checkpoint *checkpoint, H3Component component,
+    gboolean partition_said)
+{
+  GPtrArray *doubts = g_ptr_array_new_with_free_func (g_free);
+  const gchar *path = checkpoint->components[component];
+  g_autoptr (H3TensorSet) set = path && component != H3_COMPONENT_TOKENIZER
+                                    ? h3_tensor_set_open (path, NULL)
+                                    : NULL;
+  gchar *doubt = NULL;
+  H3Detection found;
+
+  if (set && h3_tensor_set_trailing (set) > 0)
+    g_ptr_array_add (doubts,
+        g_strdup_printf ("%s has %" G_GUINT64_FORMAT
+                         " bytes after the last tensor; they are ignored",
+            path, h3_tensor_set_trailing (set)));
+  if (!set || component != H3_COMPONENT_TRANSFORMER)
+    return doubts;
+  if (checkpoint->qkv_order == H3_QKV_AUTO &&
+      h3_detect_component (set, component, &found))
+    doubt = h3_detection_doubt (set, &found);
+  if (doubt)
+    g_ptr_array_add (doubts, doubt);
+  doubt = partition_doubt (checkpoint, path, h3_tensor_set_file (set),
+      partition_said);
+  if (doubt)
+    g_ptr_array_add (doubts, doubt);
+  return doubts;
 }
 
 H3Naming

@@ -71,6 +71,17 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Checkpoint, h3_checkpoint_free)
 const gchar *h3_checkpoint_path (const H3Checkpoint *checkpoint,
     H3Component component, GError **error);
 H3Naming h3_checkpoint_naming (const H3Checkpoint *checkpoint);
+/**
+ * h3_checkpoint_doubts:
+ * @partition_said: the user says which transformer it is, nobody guesses
+ *
+ * What was assumed of a component's files that only the user can know, or is odd
+ * about them: sentences for warnings. Opens headers again.
+ *
+ * Returns: (transfer full) (element-type utf8)
+ */
+GPtrArray *h3_checkpoint_doubts (const H3Checkpoint *checkpoint,
+    H3Component component, gboolean partition_said);
 /* For a file whose maker ordered q, k, v otherwise than its form says. Before
  * anything is planned or loaded. */
 void h3_checkpoint_set_qkv_order (H3Checkpoint *checkpoint, H3QkvOrder order);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/checkpoint/detect.h"
+#include "model/checkpoint/gguf.h"
 #include "model/checkpoint/quantised.h"
 
 #include <string.h>
@@ -139,13 +140,33 @@ is_signed (const H3TensorSet *set, const Sign *sign, const gchar **prefix)
   return FALSE;
 }
 
+/* Whether the release's configuration is beside the file. */
+static gboolean
+is_in_release_folder (const gchar *file)
+{
+  g_autofree gchar *folder = g_path_get_dirname (file);
+  g_autofree gchar *path = g_build_filename (folder, "config.json", NULL);
+  g_autoptr (H3Config) config = h3_config_open (path, NULL);
+  H3Component component;
+  H3Naming naming;
+
+  return config && h3_config_component (config, &component, &naming) &&
+         component == H3_COMPONENT_TRANSFORMER && naming == H3_NAMING_OFFICIAL;
+}
+
+/* As the tools that wrote the release's shards name a file when one is enough. */
+#define SAVED_AS_ONE "model.safetensors"
+
 /* checkpoints.md 3.5: official shards are grouped, and with them all that was
  * made from them shard by shard; ComfyUI's files, always single, are not. Only
- * ComfyUI's have a prefix or a table of timesteps under these names. */
+ * ComfyUI's have a prefix or a table of timesteps under these names. A single
+ * file beside the release's configuration may be either. */
 static void
 detect_transformer (const H3TensorSet *set, H3Detection *found)
 {
-  gboolean comfy = !h3_tensor_set_is_sharded (set) || *found->prefix;
+  const gchar *file = h3_tensor_set_file (set);
+  g_autofree gchar *name = file ? g_path_get_basename (file) : NULL;
+  gboolean comfy = file || *found->prefix;
 
   found->pruned = has (set, found->prefix, "adaln_t_table") ||
                   has (set, found->prefix, "time_embedder.table");
@@ -153,6 +174,10 @@ detect_transformer (const H3TensorSet *set, H3Detection *found)
     found->qkv = H3_QKV_APART;
     return;
   }
+  if (file && !*found->prefix && !found->pruned && !h3_gguf_is (file))
+    found->qkv_assumed = is_in_release_folder (file);
+  if (found->qkv_assumed && g_str_equal (name, SAVED_AS_ONE))
+    comfy = FALSE;
   if (comfy || found->pruned)
     found->layout = H3_LAYOUT_COMFY;
   found->qkv =
@@ -280,6 +305,24 @@ h3_component_open (const gchar *path, H3Component component,
   return g_steal_pointer (&set);
 }
 
+gchar *
+h3_detection_doubt (const H3TensorSet *set, const H3Detection *found)
+{
+  gboolean grouped = found->qkv == H3_QKV_GROUPED;
+
+  if (!found->qkv_assumed)
+    return NULL;
+  return g_strdup_printf ("%s is one file beside the release's config.json, "
+                          "and taken as %s: the "
+                          "rows of q, k, v %s. Nothing in it shows their "
+                          "order; if clips are noise, "
+                          "set qkv-layout=%s",
+      h3_tensor_set_file (set),
+      grouped ? "the release saved in one file" : "ComfyUI's",
+      h3_qkv_order_name (found->qkv),
+      grouped ? "contiguous" : "grouped-per-head");
+}
+
 /* Configurations */
 
 gboolean
@@ -343,8 +386,8 @@ h3_component_config (const gchar *path, H3Component component, GError **error)
   return g_steal_pointer (&config);
 }
 
-gboolean
-h3_partition_hint (const gchar *path, H3Partition *partition)
+static gboolean
+hint_of_name (const gchar *path, H3Partition *partition)
 {
   g_autofree gchar *base = g_path_get_basename (path);
   g_autofree gchar *name = g_ascii_strdown (base, -1);
@@ -355,4 +398,15 @@ h3_partition_hint (const gchar *path, H3Partition *partition)
     return FALSE;
   *partition = ref ? H3_PARTITION_REF2VA : H3_PARTITION_FL2VA;
   return TRUE;
+}
+
+gboolean
+h3_partition_hint (const gchar *path, H3Partition *partition)
+{
+  g_autofree gchar *folder = g_path_get_dirname (path);
+  g_autofree gchar *base = g_path_get_basename (path);
+
+  return hint_of_name (path, partition) ||
+         (g_str_equal (base, "transformer") &&
+             hint_of_name (folder, partition));
 }

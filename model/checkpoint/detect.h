@@ -21,6 +21,7 @@ typedef enum {
  *   adapter"), or NULL; the rest means nothing then
  * @prefix: what the component's names begin with beyond their own
  * @qkv: of a transformer, what its origin says; not H3_QKV_AUTO
+ * @qkv_assumed: the origin is not certain (h3_detection_doubt())
  * @pruned: a transformer with a table of timesteps (4.6)
  * @folded: an audio autoencoder without weight norm
  */
@@ -30,7 +31,7 @@ typedef struct {
   H3Layout layout;
   const gchar *prefix;
   H3QkvOrder qkv;
-  gboolean pruned, folded;
+  gboolean qkv_assumed, pruned, folded;
 } H3Detection;
 
 /* "official", "diffusers", "ComfyUI" */
@@ -66,6 +67,10 @@ H3TensorSet *h3_component_open (const gchar *path, H3Component component,
 /* How diffusers-style configurations call a pruned transformer. */
 #define H3_PRUNED_CLASS "MiniMaxH3PrunedTransformer3DModel"
 
+/* What was assumed of @set, for people who may know better, or NULL. Free with
+ * g_free(). */
+gchar *h3_detection_doubt (const H3TensorSet *set, const H3Detection *found);
+
 /* Whose configuration it is. */
 gboolean h3_config_component (const H3Config *config, H3Component *component,
     H3Naming *naming);
@@ -80,8 +85,8 @@ gboolean h3_config_component (const H3Config *config, H3Component *component,
 H3Config *h3_component_config (const gchar *path, H3Component component,
     GError **error);
 
-/* Which transformer a file's or folder's name says it is; names are hints.
- * FALSE when it says nothing. */
+/* Which transformer the name of a file or folder, or of the folder around
+ * "transformer", says it is; names are hints. FALSE when it says nothing. */
 gboolean h3_partition_hint (const gchar *path, H3Partition *partition);
 
 G_END_DECLS

@@ -395,6 +395,12 @@ h3_tensor_set_is_sharded (const H3TensorSet *set)
 }
 
 const gchar *
+h3_tensor_set_file (const H3TensorSet *set)
+{
+  return set->single ? set->single->path : NULL;
+}
+
+const gchar *
 h3_tensor_set_metadata (const H3TensorSet *set, const gchar *key)
 {
   return set->single && set->single->file
@@ -428,6 +434,8 @@ h3_tensor_set_trailing (const H3TensorSet *set)
 
     if (shard->file)
       trailing += h3_safetensors_trailing (shard->file);
+    else if (shard->gguf)
+      trailing += h3_gguf_trailing (shard->gguf);
   }
   return trailing;
 }

@@ -32,6 +32,8 @@ const H3StoredTensor *h3_tensor_set_get (H3TensorSet *set, const gchar *name,
 /* Whether an index places the tensors in shards. */
 gboolean h3_tensor_set_is_sharded (const H3TensorSet *set);
 
+/* The one file that has the tensors; NULL where an index places them. */
+const gchar *h3_tensor_set_file (const H3TensorSet *set);
 /* What __metadata__ of a single safetensors file says of @key; NULL: nothing, or
  * there are shards. Owned by @set. */
 const gchar *h3_tensor_set_metadata (const H3TensorSet *set, const gchar *key);

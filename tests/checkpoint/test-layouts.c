@@ -6,6 +6,7 @@
 #include "test-device.h"
 
 #include "model/audio/audio-vae.h"
+#include "model/checkpoint/detect.h"
 #include "model/denoise/transformer-private.h"
 #include "model/text/text-layers.h"
 #include "model/video/video-vae.h"
@@ -123,28 +124,161 @@ test_same_weights_gguf (gconstpointer data)
   h3_test_remove_tree (dir);
 }
 
-/* Beside the official config.json too: one file is ComfyUI's, whatever the
- * folder says (checkpoints.md 3.5). */
+/* One file in the release's folder: as ComfyUI named it it is ComfyUI's, as the
+ * release's shards are named it is the release saved in one; and both are doubted,
+ * unless the user says which it is (checkpoints.md 3.5). */
+typedef struct {
+  const gchar *file;
+  H3QkvOrder found, right, said;
+  const gchar *doubt;
+} InFolder;
+
+static const InFolder in_folder[] = {
+  { "minimax_h3_fl2va_bf16.safetensors", H3_QKV_CONTIGUOUS, H3_QKV_CONTIGUOUS,
+      H3_QKV_AUTO, "set qkv-layout=grouped-per-head" },
+  { "model.safetensors", H3_QKV_GROUPED, H3_QKV_CONTIGUOUS, H3_QKV_AUTO,
+      "set qkv-layout=contiguous" },
+  { "model.safetensors", H3_QKV_GROUPED, H3_QKV_CONTIGUOUS, H3_QKV_CONTIGUOUS,
+      NULL },
+};
+
 static void
-test_comfy_in_official_folder (void)
+check_in_folder (const InFolder *f, const gchar *path, const gchar *official)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestDevice) device = test_device_new (FALSE);
+  g_autoptr (H3Checkpoint) checkpoint =
+      h3_checkpoint_open (path, H3_PARTITION_FL2VA, &error);
+  g_autoptr (H3TensorSet) set = h3_tensor_set_open (path, NULL);
+  g_autoptr (GPtrArray) doubts = NULL;
+  gboolean right = f->said == f->right || f->found == f->right;
+  H3Detection found;
+  H3Transformer *t;
+
+  g_assert_no_error (error);
+  g_assert_true (h3_detect (set, &found));
+  g_assert_cmpint (found.qkv, ==, f->found);
+  h3_checkpoint_set_qkv_order (checkpoint, f->said);
+  doubts = h3_checkpoint_doubts (checkpoint, H3_COMPONENT_TRANSFORMER, TRUE);
+  g_assert_cmpuint (doubts->len, ==, f->doubt ? 1 : 0);
+  if (f->doubt)
+    g_assert_nonnull (strstr (doubts->pdata[0], f->doubt));
+  t = h3_transformer_load (checkpoint, &device->device, NULL, NULL, NULL,
+      &error);
+  g_assert_no_error (error);
+  h3_transformer_unref (t);
+  g_assert_cmpint (g_str_equal (official,
+                       g_checksum_get_string (device->uploaded)),
+      ==, right);
+}
+
+static void
+test_one_file_in_official_folder (void)
 {
   const Component *c = &components[0];
-  g_autofree gchar *dir = h3_test_temp_dir ();
-  g_autofree gchar *config = g_build_filename (dir, "config.json", NULL);
-  g_autofree gchar *weights = g_build_filename (dir, "model.safetensors", NULL);
   g_autofree gchar *from_config = g_build_filename (h3_test_tiny_dir (),
       "FL2VA/transformer/config.json", NULL);
   g_autofree gchar *from =
       g_build_filename (h3_test_tiny_comfy_dir (), c->comfy_file, NULL);
   g_autofree gchar *official = load_and_hash (c, h3_test_tiny_dir ());
-  g_autofree gchar *by_folder = NULL, *by_file = NULL;
 
-  h3_test_copy_file (from_config, config);
-  h3_test_copy_file (from, weights);
-  by_folder = load_and_hash (c, dir);
-  by_file = load_and_hash (c, weights);
-  g_assert_cmpstr (official, ==, by_folder);
-  g_assert_cmpstr (official, ==, by_file);
+  for (guint i = 0; i < G_N_ELEMENTS (in_folder); i++) {
+    g_autofree gchar *dir = h3_test_temp_dir ();
+    g_autofree gchar *config = g_build_filename (dir, "config.json", NULL);
+    g_autofree gchar *weights = g_build_filename (dir, in_folder[i].file, NULL);
+
+    h3_test_copy_file (from_config, config);
+    h3_test_copy_file (from, weights);
+    check_in_folder (&in_folder[i], dir, official);
+    check_in_folder (&in_folder[i], weights, official);
+    h3_test_remove_tree (dir);
+  }
+}
+
+/* Which of the two transformers a file is its tensors do not say. */
+static void
+test_partition_doubts (void)
+{
+  static const struct {
+    const gchar *name;
+    H3Partition partition;
+    gboolean said;
+    const gchar *doubt;
+  } files[] = {
+    { "minimax_h3_fl2va_bf16.safetensors", H3_PARTITION_FL2VA, FALSE, NULL },
+    { "minimax_h3_ref2va_bf16.safetensors", H3_PARTITION_FL2VA, FALSE,
+        "has the name of the transformer for references (ref2va)" },
+    { "minimax_h3_ref2va_bf16.safetensors", H3_PARTITION_FL2VA, TRUE,
+        "used for text and keyframes, which needs that of fl2va" },
+    { "x-T2VA.safetensors", H3_PARTITION_REF2VA, FALSE,
+        "used for references, which needs that of ref2va" },
+    { "x.safetensors", H3_PARTITION_FL2VA, FALSE, "say partition=fl2va" },
+    { "x.safetensors", H3_PARTITION_REF2VA, FALSE, "say partition=ref2va" },
+    { "x.safetensors", H3_PARTITION_REF2VA, TRUE, NULL },
+  };
+  g_autofree gchar *from = g_build_filename (h3_test_tiny_comfy_dir (),
+      components[0].comfy_file, NULL);
+  g_autofree gchar *dir = h3_test_temp_dir ();
+
+  for (guint i = 0; i < G_N_ELEMENTS (files); i++) {
+    g_autofree gchar *path = g_build_filename (dir, files[i].name, NULL);
+    g_autoptr (H3Checkpoint) checkpoint = NULL;
+    g_autoptr (GPtrArray) doubts = NULL;
+
+    h3_test_copy_file (from, path);
+    checkpoint = h3_checkpoint_open (path, files[i].partition, NULL);
+    g_assert_nonnull (checkpoint);
+    doubts = h3_checkpoint_doubts (checkpoint, H3_COMPONENT_TRANSFORMER,
+        files[i].said);
+    g_assert_cmpuint (doubts->len, ==, files[i].doubt ? 1 : 0);
+    if (files[i].doubt && !strstr (doubts->pdata[0], files[i].doubt))
+      g_error ("%s", (gchar *) doubts->pdata[0]);
+  }
+  h3_test_remove_tree (dir);
+}
+
+/* What a folder or model_index.json declares is not doubted, and a surplus at a
+ * file's end is. */
+static void
+test_other_doubts (void)
+{
+  const struct {
+    const gchar *root;
+    H3Partition partition;
+  } forms[] = {
+    { h3_test_tiny_dir (), H3_PARTITION_FL2VA },
+    { h3_test_tiny_dir (), H3_PARTITION_REF2VA },
+    { h3_test_tiny_diffusers_dir (), H3_PARTITION_FL2VA },
+    { h3_test_tiny_comfy_dir (), H3_PARTITION_REF2VA },
+  };
+  g_autofree gchar *from = g_build_filename (h3_test_tiny_comfy_dir (),
+      "vae/minimax_h3_audio_vae_fp32.safetensors", NULL);
+  g_autofree gchar *dir = h3_test_temp_dir ();
+  g_autofree gchar *path = g_build_filename (dir, "a.safetensors", NULL);
+  g_autofree gchar *bytes = NULL;
+  g_autoptr (H3Checkpoint) longer = NULL;
+  g_autoptr (GPtrArray) doubts = NULL;
+  gsize n;
+
+  for (guint i = 0; i < G_N_ELEMENTS (forms); i++) {
+    g_autoptr (H3Checkpoint) checkpoint =
+        h3_checkpoint_open (forms[i].root, forms[i].partition, NULL);
+
+    for (guint k = 0; k < H3_N_COMPONENTS; k++) {
+      g_autoptr (GPtrArray) none = h3_checkpoint_doubts (checkpoint, k, FALSE);
+
+      g_assert_cmpuint (none->len, ==, 0);
+    }
+  }
+  g_assert_true (g_file_get_contents (from, &bytes, &n, NULL));
+  bytes = g_realloc (bytes, n + 65);
+  memset (bytes + n, 0, 65);
+  h3_test_write_file (path, bytes, n + 65);
+  longer = h3_checkpoint_open (path, H3_PARTITION_FL2VA, NULL);
+  doubts = h3_checkpoint_doubts (longer, H3_COMPONENT_AUDIO_VAE, FALSE);
+  g_assert_cmpuint (doubts->len, ==, 1);
+  g_assert_nonnull (
+      strstr (doubts->pdata[0], "has 65 bytes after the last tensor"));
   h3_test_remove_tree (dir);
 }
 
@@ -248,7 +382,9 @@ add_layout_tests (void)
   }
   g_test_add_func ("/layouts/rounded", test_rounded);
   g_test_add_func ("/layouts/comfy/official-folder",
-      test_comfy_in_official_folder);
+      test_one_file_in_official_folder);
   g_test_add_func ("/layouts/qkv-order", test_qkv_order);
+  g_test_add_func ("/layouts/partition-doubts", test_partition_doubts);
+  g_test_add_func ("/layouts/other-doubts", test_other_doubts);
   g_test_add_func ("/layouts/partitions-differ", test_partitions_differ);
 }
