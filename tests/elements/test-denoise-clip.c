@@ -52,7 +52,7 @@ static void
 test_quantised (void)
 {
   static const gchar *const forms[] = { "fp8-official", "int8-diffusers",
-    "nvfp4-official" };
+    "nvfp4-official", "int8-comfy-pruned" };
 
   if (g_strcmp0 (g_getenv ("H3_BACKEND"), "cpu") != 0) {
     g_test_skip ("only the CPU takes quantised weights");

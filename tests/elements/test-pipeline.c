@@ -133,7 +133,8 @@ assert_samples (const gchar *path, const gchar *golden)
       H3_TEST_REQUEST_SAMPLES);
 }
 
-typedef enum { DEMO, TINY, TINY_COMFY } Model;
+/* TINY_PRUNED: TINY_COMFY with a pruned transformer. */
+typedef enum { DEMO, TINY, TINY_COMFY, TINY_PRUNED } Model;
 
 /* The property for the element of the component whose single file is @file. */
 static gchar *
@@ -143,8 +144,12 @@ model_path (Model model, const gchar *file)
     case TINY:
       return g_strdup_printf ("model-path=%s", h3_test_tiny_dir ());
     case TINY_COMFY:
+    case TINY_PRUNED:
       return g_strdup_printf ("model-path=%s/%s.safetensors",
-          h3_test_tiny_comfy_dir (), file);
+          model == TINY_PRUNED && g_str_has_prefix (file, "diffusion_models")
+              ? h3_test_tiny_pruned_dir ()
+              : h3_test_tiny_comfy_dir (),
+          file);
     default:
       return g_strdup ("");
   }
@@ -163,6 +168,10 @@ test_golden (void)
         "A brass-and-paper dragon flies above a rain-washed old city at blue "
         "hour.",
         "width=96 height=64 frames=22 steps=4 seed=440204", TINY_COMFY },
+    { "request_t2va.safetensors",
+        "A brass-and-paper dragon flies above a rain-washed old city at blue "
+        "hour.",
+        "width=96 height=64 frames=22 steps=4 seed=440204", TINY_PRUNED },
     { "request_t2va.safetensors",
         "A brass-and-paper dragon flies above a rain-washed old city at blue "
         "hour.",
