@@ -178,13 +178,30 @@ load_final_layer (const Source *source, H3Transformer *t)
   t->final_adaln_bias = h3_loader_vector1 (source->loader, bias, rows);
 }
 
+/* Gates of sparse attention (VSA, checkpoints.md 4.6), which dense attention does
+ * not have. */
+#define GATE_SUFFIX ".attn.to_gate_compress.weight"
+
+static void
+note_gates (const H3TensorSet *set)
+{
+  const GPtrArray *names = h3_tensor_set_names (set);
+  guint n = 0;
+
+  for (guint i = 0; i < names->len; i++)
+    n += g_str_has_suffix (names->pdata[i], GATE_SUFFIX);
+  if (n > 0)
+    g_info ("%s: the gates of sparse attention (VSA) of %u blocks are ignored: "
+            "attention is dense",
+        h3_tensor_set_path (set), n);
+}
+
 /* Asks @loader for every tensor: in its dry run @t stays empty. */
 static void
 describe (const Source *source, H3Transformer *t)
 {
   h3_loader_ignore (source->loader, "rope.inv_freq"); /* recomputed */
-  /* a gate for sparse attention that dense attention does not have */
-  h3_loader_ignore (source->loader, "*.attn.to_gate_compress.weight");
+  h3_loader_ignore (source->loader, "*" GATE_SUFFIX);
   load_islands (source, t);
   load_time (source, t);
   h3_loader_round_matrices (source->loader, source->narrow);
@@ -275,6 +292,7 @@ h3_transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
       !h3_loader_begin (loader, device, stop, progress, user_data, error))
     return NULL;
 
+  note_gates (set);
   transformer = transformer_new (&config);
   transformer->device = h3_device_ref (device);
   describe (&source, transformer);

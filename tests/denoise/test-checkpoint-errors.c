@@ -488,6 +488,36 @@ test_curve_spelling (void)
 }
 
 static void
+keep_log (const gchar *domain, GLogLevelFlags level, const gchar *text,
+    gpointer kept)
+{
+  g_string_append (kept, text);
+}
+
+/* Gates of sparse attention are left out, and the log says so. */
+static void
+test_gates (void)
+{
+  static const Edit edit = { "rope.inv_freq",
+    "blocks.1.attn.to_gate_compress.weight" };
+  Damage damage = { .edits = &edit, .n_edits = 1 };
+  g_auto (H3TestDevice) d = { NULL, NULL };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (H3Transformer) transformer = NULL;
+  g_autoptr (GString) log = g_string_new (NULL);
+  guint handler = g_log_set_handler (NULL, G_LOG_LEVEL_INFO, keep_log, log);
+
+  h3_test_device_init (&d, 1);
+  damage_write (&damage);
+  transformer = load (&damage, &d, &error);
+  g_assert_no_error (error);
+  g_assert_nonnull (strstr (log->str, "VSA"));
+  g_assert_nonnull (strstr (log->str, "of 1 block"));
+  g_log_remove_handler (NULL, handler);
+  damage_clear (&damage);
+}
+
+static void
 test_values (void)
 {
   static const Edit edits[] = {
@@ -545,6 +575,7 @@ h3_test_add_checkpoint_errors (void)
   g_test_add_func ("/checkpoint/variants", test_variants);
   g_test_add_func ("/checkpoint/curve", test_curve);
   g_test_add_func ("/checkpoint/curve-spelling", test_curve_spelling);
+  g_test_add_func ("/checkpoint/gates", test_gates);
   g_test_add_func ("/checkpoint/values", test_values);
   g_test_add_func ("/checkpoint/types", test_types);
   g_test_add_func ("/checkpoint/stop", test_stop);

@@ -50,6 +50,7 @@ test_tiny (void)
 {
   g_autofree gchar *file = g_build_filename (h3_test_tiny_comfy_dir (),
       "diffusion_models/minimax_h3_ref2va_bf16.safetensors", NULL);
+  g_autofree gchar *curve = h3_test_tiny_curve_dir ("diffusers-pruned-2");
 
   assert_says (h3_test_tiny_dir (), 0, "text encoder", "transformer",
       "video autoencoder", "audio autoencoder", "official, shards",
@@ -59,6 +60,10 @@ test_tiny (void)
       "ref2va (model_index.json", NULL);
   assert_says (file, 0, "ComfyUI, one file", "contiguous", "ref2va (its name",
       "BF16 52", "3 layers and 2 of the refiner", "on cuda: weights", NULL);
+  assert_says (h3_test_tiny_pruned_dir (), 0, "ComfyUI, one file",
+      "pruned: AdaLN from a table", "F16 8 (", "1025 timesteps by 36\n", NULL);
+  assert_says (curve, 0, "diffusers, shards", "apart",
+      "1025 timesteps by 2, with the basis", NULL);
 }
 
 static void
