@@ -66,6 +66,7 @@ struct _GstH3VideoVaeEnc {
   /* of the streaming thread */
   GstH3FrameReader reader;
   H3VideoEncoder *encoder;
+  H3Fitter *fitter;
   gint canvas_width, canvas_height;
   gint64 slot; /* 24 fps frames pushed */
 };
@@ -157,13 +158,15 @@ static const GstH3CommonFuncs common_funcs = {
 
 /* --- frames --- */
 
-static void
-get_settings (GstH3VideoVaeEnc *self, GstH3Fitting *fitting, H3Fit *fit)
+static GstH3Fitting
+get_fitting (GstH3VideoVaeEnc *self)
 {
+  GstH3Fitting fitting;
+
   GST_OBJECT_LOCK (self);
-  *fitting = self->fitting;
-  *fit = self->fit == GST_H3_FIT_COVER ? H3_FIT_COVER : H3_FIT_STRETCH;
+  fitting = self->fitting;
   GST_OBJECT_UNLOCK (self);
+  return fitting;
 }
 
 static gboolean
@@ -172,10 +175,8 @@ choose_canvas (GstH3VideoVaeEnc *self, gboolean clip, GError **error)
   GstH3Encoder *base = GST_H3_ENCODER (self);
   gboolean demo = gst_h3_encoder_common (base)->is_demo;
   gint width = self->reader.info.width, height = self->reader.info.height;
-  GstH3Fitting fitting;
-  H3Fit fit;
+  GstH3Fitting fitting = get_fitting (self);
 
-  get_settings (self, &fitting, &fit);
   if (gst_h3_encoder_role (base) != GST_H3_ROLE_REFERENCE)
     return gst_h3_fitting_keyframe (&fitting, demo, width, height,
         &self->canvas_width, &self->canvas_height, error);
@@ -184,6 +185,19 @@ choose_canvas (GstH3VideoVaeEnc *self, gboolean clip, GError **error)
         &self->canvas_width, &self->canvas_height, error);
   return gst_h3_fitting_picture (&fitting, demo, width, height,
       &self->canvas_width, &self->canvas_height, error);
+}
+
+static gboolean
+open_fitter (GstH3VideoVaeEnc *self, GError **error)
+{
+  H3Fit fit;
+
+  GST_OBJECT_LOCK (self);
+  fit = self->fit == GST_H3_FIT_COVER ? H3_FIT_COVER : H3_FIT_STRETCH;
+  GST_OBJECT_UNLOCK (self);
+  self->fitter = h3_fitter_new (fit, self->canvas_width, self->canvas_height,
+      self->reader.info.width, self->reader.info.height, error);
+  return self->fitter != NULL;
 }
 
 /* An encoder for the canvas. */
@@ -196,7 +210,7 @@ open_encoder (GstH3VideoVaeEnc *self, gboolean clip, const H3Stop *stop,
   H3VideoEncoderModel *model;
   H3Stream *stream;
 
-  if (!choose_canvas (self, clip, error))
+  if (!choose_canvas (self, clip, error) || !open_fitter (self, error))
     return FALSE;
   model = gst_h3_common_acquire (common,
       h3_video_encoder_workspace (&self->config, common->device,
@@ -222,24 +236,20 @@ static gboolean
 push_frame (GstH3VideoVaeEnc *self, const GstVideoFrame *frame, gint64 until,
     const H3Stop *stop, GError **error)
 {
-  g_auto (H3Image) image = { 0 };
-  GstH3Fitting fitting;
-  H3Fit fit;
+  gsize stride = GST_VIDEO_FRAME_PLANE_STRIDE (frame, 0);
+  const guint8 *canvas;
+  GstH3Fitting fitting = get_fitting (self);
 
-  get_settings (self, &fitting, &fit);
   if (!gst_h3_fitting_check_length (&fitting, until, error))
     return FALSE;
   until = MIN (until, gst_h3_fitting_most_frames (&fitting));
   if (self->slot >= until)
     return TRUE;
-  if (!h3_image_fit (&image, fit, self->canvas_width, self->canvas_height,
-          GST_VIDEO_FRAME_PLANE_DATA (frame, 0),
-          GST_VIDEO_FRAME_PLANE_STRIDE (frame, 0),
-          GST_VIDEO_FRAME_WIDTH (frame), GST_VIDEO_FRAME_HEIGHT (frame), error))
-    return FALSE;
+  canvas = h3_fitter_run (self->fitter, GST_VIDEO_FRAME_PLANE_DATA (frame, 0),
+      &stride);
   for (; self->slot < until; self->slot++)
-    if (!h3_video_encoder_push (self->encoder, image.pixels,
-            3 * self->canvas_width, stop, NULL, error))
+    if (!h3_video_encoder_push (self->encoder, canvas, stride, stop, NULL,
+            error))
       return FALSE;
   return TRUE;
 }
@@ -248,10 +258,8 @@ gboolean
 gst_h3_video_vae_enc_canvas (GstH3VideoVaeEnc *self, gint width, gint height,
     gint *canvas_width, gint *canvas_height, GError **error)
 {
-  GstH3Fitting fitting;
-  H3Fit fit;
+  GstH3Fitting fitting = get_fitting (self);
 
-  get_settings (self, &fitting, &fit);
   return gst_h3_fitting_keyframe (&fitting,
       gst_h3_encoder_common (GST_H3_ENCODER (self))->is_demo, width, height,
       canvas_width, canvas_height, error);
@@ -364,6 +372,7 @@ gst_h3_video_vae_enc_reset (GstH3Encoder *base)
   GstH3VideoVaeEnc *self = GST_H3_VIDEO_VAE_ENC (base);
 
   g_clear_pointer (&self->encoder, h3_video_encoder_free);
+  g_clear_pointer (&self->fitter, h3_fitter_free);
   gst_h3_frame_reader_reset (&self->reader);
 }
 

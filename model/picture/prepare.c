@@ -105,39 +105,25 @@ image_init (H3Image *image, gint width, gint height, GError **error)
   return FALSE;
 }
 
-static void
-copy_rows (guint8 *dst, gsize dst_stride, const guint8 *src, gsize src_stride,
-    gsize row_bytes, gint rows)
-{
-  for (gint y = 0; y < rows; y++)
-    memcpy (dst + y * dst_stride, src + y * src_stride, row_bytes);
-}
+/* Fitting */
 
-static gboolean
-resize (H3Image *image, gint width, gint height, const guint8 *src,
-    gsize stride, gint src_width, gint src_height, GError **error)
-{
-  g_autoptr (H3Resizer) resizer = h3_resizer_new (H3_RESIZE_LANCZOS, src_width,
-      src_height, width, height, error);
-
-  if (!resizer || !image_init (image, width, height, error))
-    return FALSE;
-  h3_resizer_run (resizer, image->pixels, 3 * (gsize) width, src, stride);
-  return TRUE;
-}
+struct _H3Fitter {
+  H3Resizer *resizer;
+  guint8 *pixels; /* the resized picture; NULL: it is as the canvas */
+  gsize stride;   /* of its rows */
+  gsize offset;   /* of the canvas in it */
+};
 
 /* packing.md 6.1: scale = max (W / w, H / h); what is too much is cut off
  * equally on both sides. */
 static gboolean
-cover (H3Image *image, gint canvas_width, gint canvas_height, const guint8 *src,
-    gsize stride, gint width, gint height, GError **error)
+cover_size (gint canvas_width, gint canvas_height, gint width, gint height,
+    gint *whole_width, gint *whole_height, GError **error)
 {
   gdouble scale =
       MAX ((gdouble) canvas_width / width, (gdouble) canvas_height / height);
   gdouble w = MAX (canvas_width, rint (width * scale));
   gdouble h = MAX (canvas_height, rint (height * scale));
-  g_auto (H3Image) whole = { 0 };
-  gsize left, top;
 
   if (MAX (w, h) > H3_PICTURE_MAX_SIDE) {
     g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
@@ -146,26 +132,72 @@ cover (H3Image *image, gint canvas_width, gint canvas_height, const guint8 *src,
         width, height, canvas_width, canvas_height, w, h, H3_PICTURE_MAX_SIDE);
     return FALSE;
   }
-  if (!resize (&whole, (gint) w, (gint) h, src, stride, width, height, error) ||
-      !image_init (image, canvas_width, canvas_height, error))
-    return FALSE;
-  left = (whole.width - canvas_width) / 2;
-  top = (whole.height - canvas_height) / 2;
-  copy_rows (image->pixels, 3 * (gsize) canvas_width,
-      whole.pixels + 3 * (top * whole.width + left), 3 * (gsize) whole.width,
-      3 * (gsize) canvas_width, canvas_height);
+  *whole_width = (gint) w;
+  *whole_height = (gint) h;
   return TRUE;
+}
+
+H3Fitter *
+h3_fitter_new (H3Fit fit, gint canvas_width, gint canvas_height, gint width,
+    gint height, GError **error)
+{
+  const gboolean same = width == canvas_width && height == canvas_height;
+  g_autoptr (H3Fitter) fitter = g_new0 (H3Fitter, 1);
+  gint w = canvas_width, h = canvas_height;
+  H3Image whole;
+
+  if (fit == H3_FIT_COVER && !same &&
+      !cover_size (canvas_width, canvas_height, width, height, &w, &h, error))
+    return NULL;
+  fitter->resizer =
+      h3_resizer_new (H3_RESIZE_LANCZOS, width, height, w, h, error);
+  if (!fitter->resizer)
+    return NULL;
+  if (same)
+    return g_steal_pointer (&fitter);
+  if (!image_init (&whole, w, h, error))
+    return NULL;
+  fitter->pixels = whole.pixels;
+  fitter->stride = 3 * (gsize) w;
+  fitter->offset = (gsize) ((h - canvas_height) / 2) * fitter->stride +
+                   3 * (gsize) ((w - canvas_width) / 2);
+  return g_steal_pointer (&fitter);
+}
+
+void
+h3_fitter_free (H3Fitter *fitter)
+{
+  g_clear_pointer (&fitter->resizer, h3_resizer_free);
+  g_free (fitter->pixels);
+  g_free (fitter);
+}
+
+const guint8 *
+h3_fitter_run (H3Fitter *fitter, const guint8 *src, gsize *stride)
+{
+  if (!fitter->pixels)
+    return src;
+  h3_resizer_run (fitter->resizer, fitter->pixels, fitter->stride, src,
+      *stride);
+  *stride = fitter->stride;
+  return fitter->pixels + fitter->offset;
 }
 
 gboolean
 h3_image_fit (H3Image *image, H3Fit fit, gint canvas_width, gint canvas_height,
     const guint8 *src, gsize stride, gint width, gint height, GError **error)
 {
-  if (fit == H3_FIT_COVER && (width != canvas_width || height != canvas_height))
-    return cover (image, canvas_width, canvas_height, src, stride, width,
-        height, error);
-  return resize (image, canvas_width, canvas_height, src, stride, width, height,
-      error);
+  g_autoptr (H3Fitter) fitter =
+      h3_fitter_new (fit, canvas_width, canvas_height, width, height, error);
+  const guint8 *canvas;
+  gsize row = 3 * (gsize) canvas_width;
+
+  if (!fitter || !image_init (image, canvas_width, canvas_height, error))
+    return FALSE;
+  canvas = h3_fitter_run (fitter, src, &stride);
+  for (gint y = 0; y < canvas_height; y++)
+    memcpy (image->pixels + y * row, canvas + y * stride, row);
+  return TRUE;
 }
 
 /* Clips */

@@ -50,10 +50,35 @@ typedef enum {
 } H3Fit;
 
 /**
+ * H3Fitter: pictures of one size to one canvas, by Lanczos; at that size already,
+ * the same bytes
+ *
+ * Used by one thread at a time.
+ */
+typedef struct _H3Fitter H3Fitter;
+
+/* H3_ERROR_FORMAT for sides that are not of a picture, H3_ERROR_NO_SPACE. */
+H3Fitter *h3_fitter_new (H3Fit fit, gint canvas_width, gint canvas_height,
+    gint width, gint height, GError **error);
+void h3_fitter_free (H3Fitter *fitter);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Fitter, h3_fitter_free)
+/**
+ * h3_fitter_run:
+ * @src: RGB rows of @stride bytes
+ * @stride: (inout): of @src, then of the result
+ *
+ * Returns: (transfer none): the canvas, valid until the next run and as long as
+ *   @src
+ */
+const guint8 *h3_fitter_run (H3Fitter *fitter, const guint8 *src,
+    gsize *stride);
+
+/**
  * h3_image_fit:
  * @src: RGB rows of @stride bytes
- * @image: (out): @src on a canvas of @canvas_width x @canvas_height, by Lanczos;
- *   at that size already, the same bytes
+ * @image: (out): what H3Fitter makes of it
+ *
+ * One picture: a fitter made, run and freed.
  */
 gboolean h3_image_fit (H3Image *image, H3Fit fit, gint canvas_width,
     gint canvas_height, const guint8 *src, gsize stride, gint width,

@@ -4,22 +4,18 @@
 #include <math.h>
 #include <string.h>
 
-#define CHANNELS 3
+#include "model/picture/resize-passes.h"
+
+#define CHANNELS H3_RESIZE_CHANNELS
 #define MAX_PRECISION 22
 
-/* The weights of one axis. */
-typedef struct {
-  gint src, dst;
-  gint taps; /* room for an output pixel's weights */
-  guint precision;
-  gint32 *weight; /* [dst][taps], times 2^precision */
-  gint *first;    /* [dst] the first input pixel */
-  gint *count;    /* [dst] how many */
-} Axis;
+typedef H3ResizeAxis Axis;
 
 struct _H3Resizer {
   Axis x, y;
-  guint8 *rows; /* [src height][dst width][3], when both passes run */
+  const H3ResizePasses *passes;
+  guint8 *rows;    /* [src height][dst width][3], when both passes run */
+  guint8 *scratch; /* of the horizontal pass */
 };
 
 static gdouble
@@ -140,6 +136,19 @@ axis_init (Axis *axis, H3ResizeFilter filter)
   return TRUE;
 }
 
+/* The best that this processor can run; $H3_CPU_ISA=baseline: not that. */
+static const H3ResizePasses *
+choose_passes (void)
+{
+#ifdef H3_PICTURE_HAS_AVX2
+  __builtin_cpu_init ();
+  if (__builtin_cpu_supports ("avx2") &&
+      g_strcmp0 (g_getenv ("H3_CPU_ISA"), "baseline") != 0)
+    return &h3_resize_passes_avx2;
+#endif
+  return &h3_resize_passes_baseline;
+}
+
 static gboolean
 check_side (gint side, const gchar *what, GError **error)
 {
@@ -155,7 +164,8 @@ H3Resizer *
 h3_resizer_new (H3ResizeFilter filter, gint src_width, gint src_height,
     gint dst_width, gint dst_height, GError **error)
 {
-  const gboolean both = src_width != dst_width && src_height != dst_height;
+  const gboolean across = src_width != dst_width;
+  const gboolean both = across && src_height != dst_height;
   g_autoptr (H3Resizer) resizer = NULL;
 
   if (!check_side (src_width, "width", error) ||
@@ -166,10 +176,13 @@ h3_resizer_new (H3ResizeFilter filter, gint src_width, gint src_height,
   resizer = g_new0 (H3Resizer, 1);
   resizer->x = (Axis){ .src = src_width, .dst = dst_width };
   resizer->y = (Axis){ .src = src_height, .dst = dst_height };
+  resizer->passes = choose_passes ();
   if (both)
     resizer->rows = g_try_malloc_n (src_height, (gsize) dst_width * CHANNELS);
-  if ((both && !resizer->rows) || !axis_init (&resizer->x, filter) ||
-      !axis_init (&resizer->y, filter)) {
+  if (across)
+    resizer->scratch = g_try_malloc (H3_RESIZE_SCRATCH_BYTES (src_width));
+  if ((both && !resizer->rows) || (across && !resizer->scratch) ||
+      !axis_init (&resizer->x, filter) || !axis_init (&resizer->y, filter)) {
     g_set_error (error, H3_ERROR, H3_ERROR_NO_SPACE,
         "no memory to resize a picture from %d x %d to %d x %d", src_width,
         src_height, dst_width, dst_height);
@@ -184,68 +197,8 @@ h3_resizer_free (H3Resizer *resizer)
   axis_clear (&resizer->x);
   axis_clear (&resizer->y);
   g_free (resizer->rows);
+  g_free (resizer->scratch);
   g_free (resizer);
-}
-
-/* The weights of a pixel are at most 2 in sum of magnitudes (1.55 at an edge),
- * so that a sum of products stays below 2^31. */
-static inline guint8
-clamp_pixel (gint32 sum, guint precision)
-{
-  return CLAMP (sum >> precision, 0, 255);
-}
-
-static void
-resize_rows (const Axis *axis, gint rows, guint8 *dst, gsize dst_stride,
-    const guint8 *src, gsize src_stride)
-{
-  const gint32 half = 1 << (axis->precision - 1);
-
-  for (gint y = 0; y < rows; y++, dst += dst_stride, src += src_stride) {
-    for (gint i = 0; i < axis->dst; i++) {
-      const gint32 *w = axis->weight + (gsize) i * axis->taps;
-      const guint8 *x = src + axis->first[i] * CHANNELS;
-      gint32 r = half, g = half, b = half;
-
-      for (gint j = 0; j < axis->count[i]; j++, x += CHANNELS) {
-        r += w[j] * x[0];
-        g += w[j] * x[1];
-        b += w[j] * x[2];
-      }
-      dst[i * CHANNELS] = clamp_pixel (r, axis->precision);
-      dst[i * CHANNELS + 1] = clamp_pixel (g, axis->precision);
-      dst[i * CHANNELS + 2] = clamp_pixel (b, axis->precision);
-    }
-  }
-}
-
-/* Columns of an output row summed at a time. */
-#define BLOCK 768
-
-static void
-resize_columns (const Axis *axis, gint width, guint8 *dst, gsize dst_stride,
-    const guint8 *src, gsize src_stride)
-{
-  const gint bytes = width * CHANNELS;
-  gint32 sum[BLOCK];
-
-  for (gint i = 0; i < axis->dst; i++, dst += dst_stride) {
-    const gint32 *w = axis->weight + (gsize) i * axis->taps;
-
-    for (gint at = 0; at < bytes; at += BLOCK) {
-      const gint n = MIN (BLOCK, bytes - at);
-      const guint8 *x = src + axis->first[i] * src_stride + at;
-
-      for (gint k = 0; k < n; k++)
-        sum[k] = 1 << (axis->precision - 1);
-      for (gint j = 0; j < axis->count[i]; j++, x += src_stride) {
-        for (gint k = 0; k < n; k++)
-          sum[k] += w[j] * x[k];
-      }
-      for (gint k = 0; k < n; k++)
-        dst[at + k] = clamp_pixel (sum[k], axis->precision);
-    }
-  }
 }
 
 void
@@ -256,12 +209,14 @@ h3_resizer_run (H3Resizer *resizer, guint8 *dst, gsize dst_stride,
   const gsize row = (gsize) x->dst * CHANNELS;
 
   if (x->weight && y->weight) {
-    resize_rows (x, y->src, resizer->rows, row, src, src_stride);
-    resize_columns (y, x->dst, dst, dst_stride, resizer->rows, row);
+    resizer->passes->rows (x, y->src, resizer->rows, row, src, src_stride,
+        resizer->scratch);
+    resizer->passes->columns (y, row, dst, dst_stride, resizer->rows, row);
   } else if (x->weight) {
-    resize_rows (x, y->src, dst, dst_stride, src, src_stride);
+    resizer->passes->rows (x, y->src, dst, dst_stride, src, src_stride,
+        resizer->scratch);
   } else if (y->weight) {
-    resize_columns (y, x->dst, dst, dst_stride, src, src_stride);
+    resizer->passes->columns (y, row, dst, dst_stride, src, src_stride);
   } else {
     for (gint i = 0; i < y->src; i++)
       memcpy (dst + i * dst_stride, src + i * src_stride, row);

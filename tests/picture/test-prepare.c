@@ -141,6 +141,38 @@ test_fit_stride (void)
   g_assert_cmpmem (a.pixels, 3 * 32 * 32, b.pixels, 3 * 32 * 32);
 }
 
+/* Picture after picture, as one at a time. */
+static void
+test_fitter (void)
+{
+  static const struct {
+    H3Fit fit;
+    gint w, h;
+  } cases[] = { { H3_FIT_STRETCH, 150, 90 }, { H3_FIT_COVER, 150, 90 },
+    { H3_FIT_COVER, 90, 150 }, { H3_FIT_STRETCH, 96, 64 },
+    { H3_FIT_COVER, 96, 64 } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
+    const gint w = cases[i].w, h = cases[i].h;
+    g_autoptr (H3Fitter) fitter =
+        h3_fitter_new (cases[i].fit, 96, 64, w, h, NULL);
+    g_autofree guint8 *src = random_picture (w, h);
+
+    for (gint n = 0; n < 3; n++) {
+      g_auto (H3Image) want = { 0 };
+      gsize stride = 3 * w;
+      const guint8 *got;
+
+      src[n * 100] ^= 0xff;
+      h3_image_fit (&want, cases[i].fit, 96, 64, src, 3 * w, w, h, NULL);
+      got = h3_fitter_run (fitter, src, &stride);
+      for (gint y = 0; y < 64; y++)
+        g_assert_cmpmem (got + y * stride, 3 * 96, want.pixels + y * 3 * 96,
+            3 * 96);
+    }
+  }
+}
+
 static void
 test_bad_fit (void)
 {
@@ -155,6 +187,10 @@ test_bad_fit (void)
   g_assert_false (
       h3_image_fit (&image, H3_FIT_STRETCH, 64, 64, pixel, 0, 0, 1, &error));
   g_assert_error (error, H3_ERROR, H3_ERROR_FORMAT);
+  g_clear_error (&error);
+  g_assert_false (h3_image_fit (&image, H3_FIT_COVER, 70000, 1, pixel, 0, 70000,
+      1, &error));
+  h3_test_assert_h3_error (error, H3_ERROR_FORMAT, "width of 70000", "65536");
   g_clear_error (&error);
   g_assert_null (image.pixels);
 }
@@ -203,6 +239,7 @@ add_prepare_tests (void)
   g_test_add_func ("/picture/reference-size", test_reference_size);
   g_test_add_func ("/picture/fit", test_fit);
   g_test_add_func ("/picture/fit-stride", test_fit_stride);
+  g_test_add_func ("/picture/fitter", test_fitter);
   g_test_add_func ("/picture/fit-bad", test_bad_fit);
   g_test_add_func ("/picture/slots", test_slots);
   g_test_add_func ("/picture/lengths", test_lengths);

@@ -268,6 +268,58 @@ test_stored (void)
       320, 0);
 }
 
+/* --- processors --- */
+
+static guint8 *
+resize_on (const gchar *isa, H3ResizeFilter filter, const guint8 *src,
+    const gint size[4])
+{
+  guint8 *dst = g_malloc ((gsize) size[2] * size[3] * 3);
+  g_autoptr (GError) error = NULL;
+
+  g_setenv ("H3_CPU_ISA", isa, TRUE);
+  h3_resize (filter, dst, size[2], size[3], src, size[0], size[1], &error);
+  g_unsetenv ("H3_CPU_ISA");
+  g_assert_no_error (error);
+  return dst;
+}
+
+static void
+compare_isas (GRand *rand, const gint size[4])
+{
+  g_autofree guint8 *src = random_pixels (rand, size[0], size[1]);
+
+  for (gint filter = 0; filter < 2; filter++) {
+    g_autofree guint8 *a = resize_on ("", filter, src, size);
+    g_autofree guint8 *b = resize_on ("baseline", filter, src, size);
+    const gsize n = (gsize) size[2] * size[3] * 3;
+
+    if (memcmp (a, b, n) != 0)
+      g_error ("filter %d, %d x %d to %d x %d: another processor, another "
+               "picture",
+          filter, size[0], size[1], size[2], size[3]);
+  }
+}
+
+/* Every instruction set gives the same bytes, wherever its blocks end. */
+static void
+test_isas (void)
+{
+  static const gint sizes[][4] = { { 640, 360, 320, 192 },
+    { 320, 180, 672, 384 }, { 1, 1, 47, 33 }, { 2000, 3, 7, 50 } };
+  g_autoptr (GRand) rand = g_rand_new_with_seed (3);
+
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    compare_isas (rand, sizes[i]);
+  for (guint i = 0; i < 100; i++) {
+    gint size[4];
+
+    for (guint k = 0; k < 4; k++)
+      size[k] = g_rand_int_range (rand, 1, 70);
+    compare_isas (rand, size);
+  }
+}
+
 /* --- memory --- */
 
 static void
@@ -331,6 +383,7 @@ add_resize_tests (void)
 {
   g_test_add_func ("/picture/resize/float64", test_float64);
   g_test_add_func ("/picture/resize/stored", test_stored);
+  g_test_add_func ("/picture/resize/processors", test_isas);
   g_test_add_func ("/picture/resize/strides", test_strides);
   g_test_add_func ("/picture/resize/bad-sizes", test_bad_sizes);
 }
