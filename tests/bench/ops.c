@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "cpu/h3-cpu.h"
+#include "model/picture/prepare.h"
 
 typedef struct {
   H3Device *device;
@@ -230,6 +231,37 @@ bench_snake (Bench *b, gint64 c, gint64 length)
   h3_tensor_unref (f);
 }
 
+typedef struct {
+  H3Fitter *fitter;
+  const guint8 *src;
+  gsize stride;
+} Fit;
+
+static void
+run_fit (Bench *b, gconstpointer args)
+{
+  const Fit *fit = args;
+  gsize stride = fit->stride;
+
+  h3_fitter_run (fit->fitter, fit->src, &stride);
+}
+
+/* A reference's frame to its canvas, by the calling thread alone. */
+static void
+bench_fit (Bench *b, gint width, gint height, gint to_width, gint to_height)
+{
+  g_autofree gchar *name = g_strdup_printf ("resize %d x %d to %d x %d "
+                                            "(pixels)",
+      width, height, to_width, to_height);
+  g_autofree guint8 *src = g_malloc0 ((gsize) width * height * 3);
+  const Fit fit = { h3_fitter_new (H3_FIT_STRETCH, to_width, to_height, width,
+                        height, NULL),
+    src, 3 * (gsize) width };
+
+  measure (b, name, (gdouble) to_width * to_height, run_fit, &fit);
+  h3_fitter_free (fit.fitter);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -272,6 +304,9 @@ main (int argc, char **argv)
   bench_snake (&b, 64, 185);
   bench_snake (&b, 1, 29600);
   bench_snake (&b, 8, 250000);
+  bench_fit (&b, 1920, 1080, 1344, 768);
+  bench_fit (&b, 3840, 2160, 1344, 768);
+  bench_fit (&b, 640, 360, 1344, 768);
 
   h3_stream_free (b.stream);
   h3_device_unref (b.device);
