@@ -8,6 +8,7 @@ void add_rows_tests (void);
 void add_matrix_tests (void);
 void add_media_tests (void);
 void add_encode_tests (void);
+void add_encoded_tests (void);
 void add_nan_tests (void);
 void add_released_tests (void);
 void add_device_tests (void);

@@ -43,6 +43,10 @@ H3Weight *ops_weight (Ops *ops, H3DType dtype, gdouble scale, guint rank,
     __VA_ARGS__                                                                \
   }
 
+/* Random bytes, and scales near 1, for what @encoding needs; without rotation
+ * and column scale. Free with h3_weight_unref(). */
+H3Weight *ops_encoded (Ops *ops, H3Encoding encoding, gint64 rows, gint64 cols);
+
 gint ops_pick (Ops *ops, gint first, gint last);
 /* Element @i as double, and float32 data. */
 gdouble ops_at (const H3Tensor *tensor, gint64 i);

@@ -145,53 +145,6 @@ element (H3Encoding encoding, const guint8 *b, guint e)
   }
 }
 
-/* Scales near one: its halves, or what it has instead. */
-static void
-tame (Ops *ops, H3Encoding encoding, guint8 *b)
-{
-  static const gint halves[H3_N_ENCODINGS][2] = {
-    [H3_ENCODING_Q4_0] = { 0, -1 },
-    [H3_ENCODING_Q4_1] = { 0, 2 },
-    [H3_ENCODING_Q5_0] = { 0, -1 },
-    [H3_ENCODING_Q5_1] = { 0, 2 },
-    [H3_ENCODING_Q8_0] = { 0, -1 },
-    [H3_ENCODING_Q2_K] = { 80, 82 },
-    [H3_ENCODING_Q3_K] = { 108, -1 },
-    [H3_ENCODING_Q4_K] = { 0, 2 },
-    [H3_ENCODING_Q5_K] = { 0, 2 },
-    [H3_ENCODING_Q6_K] = { 208, -1 },
-    [H3_ENCODING_IQ4_NL] = { 0, -1 },
-    [H3_ENCODING_IQ4_XS] = { 0, -1 },
-    [H3_ENCODING_MXFP4] = { -1, -1 },
-    [H3_ENCODING_GGUF_NVFP4] = { -1, -1 },
-  };
-
-  for (guint i = 0; i < 2; i++)
-    if (halves[encoding][i] >= 0)
-      b[halves[encoding][i] + 1] = ops_pick (ops, 0x10, 0x18) | (b[0] & 0x80);
-  if (encoding == H3_ENCODING_MXFP4)
-    b[0] = ops_pick (ops, 118, 126);
-  for (guint i = 0; i < 4 && encoding == H3_ENCODING_GGUF_NVFP4; i++)
-    b[i] = ops_pick (ops, 0, 0x30);
-}
-
-static H3Weight *
-random_weight (Ops *ops, H3Encoding encoding, gint64 rows, gint64 cols)
-{
-  H3Weight *w = h3_weight_new_encoded (encoding, rows, cols);
-  gint64 width = h3_encoding_row_bytes (encoding, cols);
-  H3Tensor *t = ops_new (ops, H3_DTYPE_U8, DIMS (rows, width));
-  guint8 *b = t->data;
-
-  for (gint64 i = 0; i < rows * width; i++)
-    b[i] = g_rand_int_range (ops->rand, 0, 256);
-  for (gint64 i = 0; i < rows * width;
-       i += h3_encoding_info (encoding)->block_bytes)
-    tame (ops, encoding, b + i);
-  w->tensor = h3_tensor_ref (t);
-  return w;
-}
-
 static gdouble
 value (const H3Weight *w, gint64 row, gint64 k)
 {
@@ -206,7 +159,7 @@ value (const H3Weight *w, gint64 row, gint64 k)
 static void
 try_linear (Ops *ops, H3Encoding encoding, gint m, gint n, gint k)
 {
-  g_autoptr (H3Weight) w = random_weight (ops, encoding, n, k);
+  g_autoptr (H3Weight) w = ops_encoded (ops, encoding, n, k);
   H3LinearArgs args = { .weight = w };
   gdouble *want = g_new0 (gdouble, m * n);
   gdouble largest = 0;
@@ -248,7 +201,7 @@ test_embedding (Ops *ops)
   for
     ALL_BLOCKS (e)
     {
-      g_autoptr (H3Weight) w = random_weight (ops, e, 9, 1280);
+      g_autoptr (H3Weight) w = ops_encoded (ops, e, 9, 1280);
       H3Tensor *ids = ops_rows (ops, 20, 9);
       H3Tensor *y = ops_new (ops, H3_DTYPE_F32, DIMS (20, 1280));
       gdouble *want = g_new (gdouble, 20 * 1280);
@@ -264,9 +217,9 @@ test_embedding (Ops *ops)
 static void
 test_stacked (Ops *ops)
 {
-  H3Weight *parts[] = { random_weight (ops, H3_ENCODING_Q4_K, 70, 1280),
+  H3Weight *parts[] = { ops_encoded (ops, H3_ENCODING_Q4_K, 70, 1280),
     ops_weight (ops, H3_DTYPE_BF16, 1, DIMS (9, 1280)),
-    random_weight (ops, H3_ENCODING_Q6_K, 30, 1280) };
+    ops_encoded (ops, H3_ENCODING_Q6_K, 30, 1280) };
   g_autoptr (H3Weight) w = h3_weight_new_stacked (parts, 3);
   H3LinearArgs args = { .weight = w };
   gdouble *want = g_new0 (gdouble, 2 * 109);
@@ -294,8 +247,8 @@ test_stacked (Ops *ops)
 static void
 test_refused (Ops *ops)
 {
-  g_autoptr (H3Weight) w = random_weight (ops, H3_ENCODING_Q4_K, 8, 300);
-  g_autoptr (H3Weight) other = random_weight (ops, H3_ENCODING_Q8_0, 8, 64);
+  g_autoptr (H3Weight) w = ops_encoded (ops, H3_ENCODING_Q4_K, 8, 300);
+  g_autoptr (H3Weight) other = ops_encoded (ops, H3_ENCODING_Q8_0, 8, 64);
   H3LinearArgs args = { .weight = w };
 
   args.x = ops_random (ops, H3_DTYPE_F32, 1, DIMS (2, 300));

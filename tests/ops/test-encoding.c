@@ -173,39 +173,15 @@ value (const H3Weight *w, gint64 row, gint64 k)
   return w->column_scale ? v * ops_at (w->column_scale, k) : v;
 }
 
-/* No code that is NaN or Inf, and scales near 1. */
-static void
-tame (H3Weight *w)
-{
-  guint8 *q = w->tensor->data;
-
-  for (gint64 i = 0; i < h3_tensor_size (w->tensor); i++)
-    if (w->encoding != H3_ENCODING_INT8 && w->encoding != H3_ENCODING_NVFP4)
-      q[i] &= 0xbf;
-  if (!w->block_scale)
-    return;
-  q = w->block_scale->data;
-  for (gint64 i = 0; i < h3_tensor_size (w->block_scale); i++)
-    q[i] = w->encoding == H3_ENCODING_NVFP4 ? 0x28 + q[i] % 16 : 124 + q[i] % 4;
-}
-
 static H3Weight *
 random_weight (Ops *ops, H3Encoding encoding, gint64 rows, gint64 cols,
     guint rotation, gboolean columns)
 {
-  const H3EncodingInfo *info = h3_encoding_info (encoding);
-  H3Weight *w = h3_weight_new_encoded (encoding, rows, cols);
+  H3Weight *w = ops_encoded (ops, encoding, rows, cols);
 
-  w->tensor = bytes (ops, rows, h3_encoding_row_bytes (encoding, cols), NULL);
-  if (info->scale)
-    w->scale = floats (ops, rows, NULL);
-  if (info->scale_block)
-    w->block_scale = bytes (ops, rows,
-        (cols + info->scale_block - 1) / info->scale_block, NULL);
   if (columns)
     w->column_scale = floats (ops, cols, NULL);
   w->rotation = rotation;
-  tame (w);
   return w;
 }
 
