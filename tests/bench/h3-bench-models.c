@@ -21,6 +21,7 @@ struct _Filler {
   gfloat *host;   /* [POOL] uniform, of deviation 1 */
   H3Tensor *unit; /* the same on the device */
   gint64 next;
+  H3Encoding encoding; /* filler_set_encoding() */
 };
 
 #define DIMS(...)                                                              \
@@ -127,12 +128,63 @@ filler_tensor (Filler *f, H3DType dtype, gdouble deviation, gdouble mean,
   return tensor;
 }
 
+/* Doubled until it is full. */
+H3Tensor *
+filler_bytes (Filler *f, gint64 rows, gint64 cols, const guint8 *period,
+    gsize n)
+{
+  H3Tensor *tensor = new_tensor (f, H3_DTYPE_U8, DIMS (rows, cols));
+  gint64 size = h3_tensor_size (tensor), done = MIN (size, (gint64) n);
+  g_autoptr (H3Tensor) start = h3_tensor_view (tensor, 0, DIMS (done));
+  GError *error = NULL;
+
+  h3_upload (f->stream, start, period);
+  for (gint64 part; done < size; done += part) {
+    g_autoptr (H3Tensor) to = NULL;
+    g_autoptr (H3Tensor) from = NULL;
+
+    part = MIN (done, size - done);
+    to = h3_tensor_view (tensor, done, DIMS (part));
+    from = h3_tensor_view (tensor, 0, DIMS (part));
+    h3_copy (f->stream, to, from);
+  }
+  if (!h3_stream_synchronize (f->stream, &error))
+    stop (error);
+  return tensor;
+}
+
+gfloat *
+filler_values (Filler *f, gsize n, gfloat deviation)
+{
+  gfloat *values = g_new (gfloat, n);
+
+  for (gsize i = 0; i < n; i++)
+    values[i] = deviation * f->host[(f->next + i) % POOL];
+  f->next += 7919;
+  return values;
+}
+
+void
+filler_set_encoding (Filler *f, H3Encoding encoding)
+{
+  f->encoding = encoding;
+}
+
 /* Keeps the size of what goes through it. */
 static H3Weight *
 weight (Filler *f, H3DType dtype, gint64 rows, gint64 cols)
 {
   return h3_weight_new_plain (
       filler_tensor (f, dtype, 1 / sqrt (cols), 0, DIMS (rows, cols)));
+}
+
+/* One that files have quantised. */
+static H3Weight *
+matrix (Filler *f, gint64 rows, gint64 cols)
+{
+  return f->encoding == H3_ENCODING_PLAIN
+             ? weight (f, H3_DTYPE_BF16, rows, cols)
+             : bench_encoded_new (f, f->encoding, rows, cols);
 }
 
 static H3Tensor *
@@ -175,10 +227,10 @@ fill_block (Filler *f, const H3TransformerConfig *c, H3Block *b)
   b->norm2 = gain (f, h);
   b->q_norm = gain (f, c->head_dim);
   b->k_norm = gain (f, c->head_dim);
-  b->qkv = weight (f, H3_DTYPE_BF16, 3 * inner, h);
-  b->out = weight (f, H3_DTYPE_BF16, h, inner);
-  b->fc1 = weight (f, H3_DTYPE_BF16, 2 * (gint64) c->ffn, h);
-  b->fc2 = weight (f, H3_DTYPE_BF16, h, c->ffn);
+  b->qkv = matrix (f, 3 * inner, h);
+  b->out = matrix (f, h, inner);
+  b->fc1 = matrix (f, 2 * (gint64) c->ffn, h);
+  b->fc2 = matrix (f, h, c->ffn);
 }
 
 /* The rows that AdaLN's weights would give, for there are no files to read them
@@ -204,6 +256,7 @@ bench_transformer_new (Filler *f, gint layers)
 {
   H3Transformer *t = g_new0 (H3Transformer, 1);
   H3TransformerConfig *c = &t->config;
+  H3Encoding encoding = f->encoding;
 
   g_atomic_ref_count_init (&t->refcount);
   t->device = h3_device_ref (f->device);
@@ -221,8 +274,10 @@ bench_transformer_new (Filler *f, gint layers)
   t->time_out = weight (f, H3_DTYPE_F32, c->time_dim, c->time_hidden);
   t->time_out_bias = bias (f, c->time_dim);
   t->refiner = g_new0 (H3Block, c->refiner_layers);
+  f->encoding = H3_ENCODING_PLAIN; /* as files have it (checkpoints.md 4.3) */
   for (gint i = 0; i < c->refiner_layers; i++)
     fill_block (f, c, &t->refiner[i]);
+  f->encoding = encoding;
   t->refiner_norm = gain (f, c->hidden);
   t->blocks = g_new0 (H3Block, c->layers);
   for (gint i = 0; i < c->layers; i++)
@@ -287,11 +342,11 @@ bench_text_model_new (Filler *f)
     l->post_norm = gain (f, c->hidden);
     l->q_norm = gain (f, c->head_dim);
     l->k_norm = gain (f, c->head_dim);
-    l->qkv = weight (f, H3_DTYPE_BF16,
-        (gint64) (c->heads + 2 * c->kv_heads) * c->head_dim, c->hidden);
-    l->o = weight (f, H3_DTYPE_BF16, c->hidden, c->heads * c->head_dim);
-    l->gate_up = weight (f, H3_DTYPE_BF16, 2 * (gint64) c->ffn, c->hidden);
-    l->down = weight (f, H3_DTYPE_BF16, c->hidden, c->ffn);
+    l->qkv = matrix (f, (gint64) (c->heads + 2 * c->kv_heads) * c->head_dim,
+        c->hidden);
+    l->o = matrix (f, c->hidden, c->heads * c->head_dim);
+    l->gate_up = matrix (f, 2 * (gint64) c->ffn, c->hidden);
+    l->down = matrix (f, c->hidden, c->ffn);
   }
   return m;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* How long the released models take on a GPU: their geometry, random weights
  * made in device memory, no files.
- *   h3-bench [--reps N] [--layers N] [--only PART] [--pytorch]
+ *   h3-bench [--reps N] [--layers N] [--only PART] [--weights ENCODING] [--pytorch]
  * A line per part: median and range of N runs, TFLOP/s, the share of what a
  * large matrix product reaches on this GPU, and the memory in use. */
 #include <math.h>
@@ -14,7 +14,7 @@
 #include "tests/bench/h3-bench.h"
 
 static gint n_reps = 5, layers;
-static gchar *only, *pytorch;
+static gchar *only, *pytorch, *weights;
 
 static const GOptionEntry options[] = {
   { "reps", 'r', 0, G_OPTION_ARG_INT, &n_reps, "timed runs of each part", "N" },
@@ -24,6 +24,10 @@ static const GOptionEntry options[] = {
       "matmul, ops, transformer, text, vision, video, audio, encode, adaln or "
       "resident (all models at once, ten clips)",
       "PART" },
+  { "weights", 'w', 0, G_OPTION_ARG_STRING, &weights,
+      "of the transformer's blocks and the text encoder's layers: plain "
+      "(bfloat16), fp8, e5m2, int8, nvfp4, mxfp8, or a GGUF type as q4_k",
+      "ENCODING" },
   { "pytorch", 'p', 0, G_OPTION_ARG_FILENAME, &pytorch,
       "then run this script, which measures the same shapes", "SCRIPT" },
   { NULL }
@@ -563,16 +567,22 @@ main (int argc, char **argv)
   g_autoptr (GOptionContext) context = g_option_context_new (NULL);
   GError *error = NULL;
   Bench b = { NULL };
+  H3Encoding encoding = H3_ENCODING_PLAIN;
 
   g_option_context_add_main_entries (context, options, NULL);
   must (g_option_context_parse (context, &argc, &argv, &error), error);
+  if (weights && !bench_encoding_from_name (weights, &encoding))
+    must (FALSE, g_error_new (H3_ERROR, H3_ERROR_SETTINGS,
+                     "there is no encoding %s: see --help", weights));
   b.reps = MAX (n_reps, 1);
   b.device = h3_cuda_open_device (-1, &error);
   must (b.device != NULL, error);
   b.stream = h3_stream_new (b.device, &error);
   must (b.stream != NULL, error);
   b.filler = filler_new (b.device);
-  printf ("%s, medians of %d\n", b.device->name, b.reps);
+  filler_set_encoding (b.filler, encoding);
+  printf ("%s, medians of %d, weights %s\n", b.device->name, b.reps,
+      encoding ? h3_encoding_info (encoding)->name : "bfloat16");
 
   bench_matmul (&b);
   if (wanted ("ops"))

@@ -22,6 +22,21 @@ void filler_free (Filler *filler);
 H3Tensor *filler_tensor (Filler *filler, H3DType dtype, gdouble deviation,
     gdouble mean, guint rank, const gint64 *shape);
 
+/* [@rows, @cols] bytes: @period's @n over and over. */
+H3Tensor *filler_bytes (Filler *filler, gint64 rows, gint64 cols,
+    const guint8 *period, gsize n);
+/* @n values on the host, uniform, of deviation @deviation. Free with g_free(). */
+gfloat *filler_values (Filler *filler, gsize n, gfloat deviation);
+/* Matrices of blocks and layers are in it from here on; H3_ENCODING_PLAIN, as in
+ * the beginning: bfloat16. */
+void filler_set_encoding (Filler *filler, H3Encoding encoding);
+
+/* plain, fp8, e5m2, int8, nvfp4, mxfp8, or a GGUF type: q4_k. */
+gboolean bench_encoding_from_name (const gchar *name, H3Encoding *encoding);
+/* A matrix of deviation 1 / sqrt (@cols). */
+H3Weight *bench_encoded_new (Filler *filler, H3Encoding encoding, gint64 rows,
+    gint64 cols);
+
 typedef struct {
   H3Device *device;
   H3Stream *stream;
