@@ -8,7 +8,9 @@
 #include "model/text/text-model.h"
 #include "model/video/video-vae.h"
 
-#define TOLERANCE 1e-5
+/* On a GPU, quantised weights are rounded to the activations' type as they are
+ * decoded, and what they stand for, in a file of float32, is not. */
+#define TOLERANCE h3_test_tolerance (1e-5, 1.5e-2)
 #define N_TOKENS 9
 
 typedef struct {
@@ -293,6 +295,8 @@ test_grouped (gconstpointer data)
 int
 main (int argc, char **argv)
 {
+  if (h3_test_skip_program ())
+    return 0;
   g_test_init (&argc, &argv, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
     const gchar *form = cases[i].form;
