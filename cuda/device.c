@@ -863,6 +863,7 @@ h3_cuda_device_new (gint ordinal, GError **error)
   cuda->device.act_dtype = H3_DTYPE_BF16;
   cuda->device.vae_dtype = H3_DTYPE_F16;
   cuda->device.encodings = (1u << H3_N_ENCODINGS) - 1;
+  cuda->device.decoded = H3_CUDA_DECODED;
   if (!make_pool (cuda, error) ||
       !(cuda->products = h3_cuda_products_new (error))) {
     h3_device_unref (&cuda->device);

@@ -5,6 +5,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
+#include "cuda/h3-cuda.h"
 #include "cuda/kernels.h"
 
 G_BEGIN_DECLS
@@ -13,9 +14,6 @@ G_BEGIN_DECLS
 #define H3_CUDA_AHEAD 2
 
 #define H3_CUBLAS_WORKSPACE ((gsize) 64 << 20)
-/* Of an encoded weight's numbers in memory, at most, but for a row that is
- * longer. */
-#define H3_CUDA_DECODED ((gsize) 128 << 20)
 
 typedef struct _H3CudaProducts H3CudaProducts; /* linear.c */
 typedef struct _H3CudaSdpa H3CudaSdpa;         /* sdpa.c */

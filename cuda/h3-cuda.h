@@ -7,6 +7,9 @@
 
 G_BEGIN_DECLS
 
+/* H3Device.decoded of these devices. */
+#define H3_CUDA_DECODED ((gsize) 128 << 20)
+
 /* The module's file name, and the name of the function of this type in it. */
 #define H3_CUDA_MODULE "libh3cuda.so"
 #define H3_CUDA_DEVICE_NEW "h3_cuda_device_new"

@@ -27,6 +27,15 @@ rows_at_once (const H3Weight *w, H3DType dtype)
                          : MIN (ceil_div (even, ROW_UNIT) * ROW_UNIT, most);
 }
 
+/* As h3_device_decode_bytes() plans it, whatever the blocks' size is. */
+static gsize
+scratch_bytes (const H3Weight *w, H3DType dtype)
+{
+  gsize row = w->cols * h3_dtype_size (dtype);
+
+  return MAX (row, MIN (w->rows * row, H3_CUDA_DECODED));
+}
+
 /* Columns [col, col + w->rows) of y. FALSE when the stream failed. */
 static gboolean
 decode_and_multiply (H3Stream *stream, const H3LinearArgs *args,
@@ -39,8 +48,7 @@ decode_and_multiply (H3Stream *stream, const H3LinearArgs *args,
 
   if (w->rows == 0)
     return TRUE;
-  rows = h3_cuda_scratch (stream, &cuda->decoded,
-      step * w->cols * h3_dtype_size (dtype));
+  rows = h3_cuda_scratch (stream, &cuda->decoded, scratch_bytes (w, dtype));
   if (!rows)
     return FALSE;
   for (gint64 first = 0; first < w->rows; first += step) {

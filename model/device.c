@@ -21,6 +21,12 @@ h3_device_unref (H3Device *device)
   device->ops->finalize (device);
 }
 
+guint64
+h3_device_decode_bytes (const H3Device *device, guint64 elements)
+{
+  return MIN (device->decoded, elements * h3_dtype_size (device->act_dtype));
+}
+
 void
 h3_device_fail (H3Device *device, const gchar *why)
 {

@@ -487,6 +487,8 @@ typedef struct {
  * @host_memory: tensor data can be read by the CPU as it is
  * @encodings: of weights that linear and embedding take beside plain ones, a bit
  *   1 << #H3Encoding for each
+ * @decoded: bytes, at most, of an encoded weight's numbers that a stream has in
+ *   memory; 0: none, it reads them where it multiplies
  * @failure: (nullable): why it can compute nothing more, set once, atomically;
  *   see h3_device_check()
  */
@@ -498,6 +500,7 @@ struct _H3Device {
   H3DType act_dtype, vae_dtype;
   gboolean host_memory;
   guint encodings;
+  gsize decoded;
   gchar *failure;
 };
 
@@ -511,6 +514,9 @@ struct _H3Stream {
 H3Device *h3_device_ref (H3Device *device);
 void h3_device_unref (H3Device *device);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Device, h3_device_unref)
+/* What products with encoded weights of up to @elements take, in a stream's
+ * scratch. */
+guint64 h3_device_decode_bytes (const H3Device *device, guint64 elements);
 /* For devices: after @why nothing works on it until the process ends. */
 void h3_device_fail (H3Device *device, const gchar *why);
 /* FALSE with H3_ERROR_DEVICE, which says to restart the process, when it has

@@ -2,6 +2,7 @@
 /* One readable report on a checkpoint (checkpoints.md 8). */
 #include "inspect.h"
 
+#include "cuda/h3-cuda.h"
 #include "model/audio/audio-encoder.h"
 #include "model/audio/audio-vae.h"
 #include "model/denoise/geometry.h"
@@ -26,7 +27,9 @@ static const struct {
   H3Device device;
 } devices[] = {
   { "cpu", { .act_dtype = H3_DTYPE_F32, .vae_dtype = H3_DTYPE_F32 } },
-  { "cuda", { .act_dtype = H3_DTYPE_BF16, .vae_dtype = H3_DTYPE_F16 } },
+  { "cuda", { .act_dtype = H3_DTYPE_BF16,
+                .vae_dtype = H3_DTYPE_F16,
+                .decoded = H3_CUDA_DECODED } },
 };
 
 static void say (const gchar *field, const gchar *format, ...)

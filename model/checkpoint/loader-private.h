@@ -13,6 +13,7 @@ struct _H3Loader {
   H3TensorSet *set; /* not owned */
   gchar *what;
   guint64 bytes;    /* asked for so far, in this run */
+  guint64 encoded;  /* elements of the largest encoded matrix, in either run */
   guint64 total;    /* of the dry run */
   H3DType round_to; /* H3_DTYPE_F32: matrices keep their type */
 

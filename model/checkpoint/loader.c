@@ -94,6 +94,18 @@ h3_loader_bytes (const H3Loader *loader)
   return loader->bytes;
 }
 
+guint64
+h3_loader_encoded_elements (const H3Loader *loader)
+{
+  return loader->encoded;
+}
+
+static void
+count_encoded (H3Loader *loader, gint64 rows, gint64 cols)
+{
+  loader->encoded = MAX (loader->encoded, (guint64) rows * cols);
+}
+
 void
 h3_loader_problem (H3Loader *loader, const gchar *format, ...)
 {
@@ -346,6 +358,7 @@ load_weight (H3Loader *loader, const H3LoaderParts *p)
     return load_stacked (loader, p);
   if (h3_loader_parts_quantised (p)) {
     loader->bytes += h3_loader_quantised_bytes (p);
+    count_encoded (loader, p->rows, p->cols);
     return loader->device ? h3_loader_load_quantised (loader, p, TRUE) : NULL;
   }
   loader->bytes += p->rows * p->cols * h3_dtype_size (dtype);

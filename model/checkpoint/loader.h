@@ -40,6 +40,8 @@ gboolean h3_loader_begin (H3Loader *loader, H3Device *device,
 gboolean h3_loader_is_dry_run (const H3Loader *loader);
 /* Device bytes of everything asked for so far: after a dry run, the plan. */
 guint64 h3_loader_bytes (const H3Loader *loader);
+/* Elements of the largest encoded matrix asked for so far; 0: none was. */
+guint64 h3_loader_encoded_elements (const H3Loader *loader);
 
 /**
  * h3_loader_weight:

@@ -46,7 +46,8 @@ h3_transformer_workspace (const H3TransformerConfig *config,
 
   return (h3_activations_elements (config, rows) + prefix) * act +
          final_table * h3_dtype_size (h3_adaln_dtype (config, device)) +
-         h3_adaln_bytes (config, device, n_pairs) + rope + step_rows;
+         h3_adaln_bytes (config, device, n_pairs) + rope + step_rows +
+         h3_device_decode_bytes (device, config->encoded);
 }
 
 /* The workspace and its views */

@@ -7,7 +7,7 @@
 
 typedef struct {
   H3Loader *loader;
-  const H3TransformerConfig *config;
+  H3TransformerConfig *config;
   gboolean diffusers;
   H3QkvOrder qkv;
   H3DType narrow; /* of weights outside the islands; float32: as stored */
@@ -237,6 +237,7 @@ check (const Source *source, guint64 *weight_bytes, GError **error)
   if (weight_bytes)
     *weight_bytes = h3_loader_bytes (source->loader);
   h3_adaln_check (source->loader, source->config, source->diffusers);
+  source->config->encoded = h3_loader_encoded_elements (source->loader);
   return h3_loader_finish (source->loader, error);
 }
 

@@ -22,6 +22,7 @@ typedef struct {
   gint video_channels, audio_channels, text_dim;
   gint freq_dim, time_hidden, time_dim, rope_freqs;
   gint curve_points, curve_width;
+  guint64 encoded; /* h3_loader_encoded_elements() */
   gdouble rope_theta, norm_eps, qk_norm_eps, final_norm_eps;
 } H3TransformerConfig;
 

@@ -252,7 +252,8 @@ h3_text_model_workspace (const H3TextConfig *config, const H3Device *device,
                       (2 * q_width + 2 * kv_width) * act + sizeof (gint32) +
                       config->head_dim * sizeof (gfloat);
 
-  return n * row + MIN (n, MLP_ROWS) * 3 * (guint64) config->ffn * act;
+  return n * row + MIN (n, MLP_ROWS) * 3 * (guint64) config->ffn * act +
+         h3_device_decode_bytes (device, config->encoded);
 }
 
 static void

@@ -194,6 +194,7 @@ plan (const H3Checkpoint *checkpoint, H3TextModel *model, H3DType narrow,
   h3_text_config_check_shapes (loader, file, &model->config);
   if (!read_tensors (loader, model, narrow, error))
     return NULL;
+  model->config.encoded = h3_loader_encoded_elements (loader);
   return g_steal_pointer (&loader);
 }
 

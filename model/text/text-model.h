@@ -15,6 +15,7 @@ typedef struct {
   gint hidden, layers, heads, kv_heads, head_dim, ffn, vocab, max_positions;
   gint mrope_section[3];
   gdouble rms_eps, rope_theta;
+  guint64 encoded; /* h3_loader_encoded_elements() */
 } H3TextConfig;
 
 typedef struct _H3TextModel H3TextModel;

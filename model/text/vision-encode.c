@@ -168,8 +168,12 @@ h3_vision_model_workspace (const H3VisionConfig *config, const H3Device *device,
     most = MAX (most, pass_bytes (config, device, conditions[i]));
     tokens += h3_text_condition_tokens (conditions[i]);
   }
-  return most + tokens * (1 + config->n_deepstack) * config->out_hidden *
-                    h3_dtype_size (device->act_dtype);
+  if (most == 0)
+    return 0;
+  return most +
+         tokens * (1 + config->n_deepstack) * config->out_hidden *
+             h3_dtype_size (device->act_dtype) +
+         h3_device_decode_bytes (device, config->encoded);
 }
 
 /* --- the tower --- */

@@ -183,6 +183,7 @@ plan (const H3Checkpoint *checkpoint, H3VisionModel *model, H3TensorSet **set,
   h3_vision_config_check_shapes (loader, file, &model->config);
   if (!read_tensors (loader, model, error))
     return NULL;
+  model->config.encoded = h3_loader_encoded_elements (loader);
   return g_steal_pointer (&loader);
 }
 

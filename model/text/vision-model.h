@@ -20,6 +20,7 @@ typedef struct {
   /* after which blocks deep-stack mergers read; ascending */
   gint deepstack[H3_VISION_MAX_DEEPSTACK];
   guint n_deepstack;
+  guint64 encoded; /* h3_loader_encoded_elements() */
 } H3VisionConfig;
 
 typedef struct _H3VisionModel H3VisionModel;

@@ -196,7 +196,7 @@ h3_video_decoder_workspace (const H3VideoVaeConfig *config,
           device_max_group (device), NULL))
     return 0;
   layout_workspace (&layout, config, &decoder);
-  return layout.bytes;
+  return layout.bytes + h3_device_decode_bytes (device, config->encoded);
 }
 
 /* Tables */

@@ -281,6 +281,7 @@ plan_source (Source *source, const H3Checkpoint *checkpoint, GError **error)
   if (derive_geometry (source)) {
     nothing = vae_new (&source->config);
     load_tensors (source, nothing);
+    source->config.encoded = h3_loader_encoded_elements (source->loader);
   } else {
     /* the tensors not asked for are nobody's fault */
     h3_loader_ignore (source->loader, "*");

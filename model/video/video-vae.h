@@ -21,6 +21,7 @@ typedef struct {
   gfloat latents_mean[H3_VIDEO_MAX_CHANNELS];
   gfloat latents_std[H3_VIDEO_MAX_CHANNELS];
   gfloat pixel_mean[3], pixel_std[3];
+  guint64 encoded; /* h3_loader_encoded_elements() */
 } H3VideoVaeConfig;
 
 typedef struct _H3VideoVae H3VideoVae;

@@ -128,3 +128,45 @@ bench_encoded_new (Filler *f, H3Encoding encoding, gint64 rows, gint64 cols)
   }
   return w;
 }
+
+typedef struct {
+  H3Tensor *y;
+  H3Weight *weight;
+  H3Tensor *ids;
+} Decode;
+
+static void
+run_decode (Bench *b, gpointer data)
+{
+  Decode *d = data;
+
+  for (gint i = 0; i < 10; i++)
+    h3_embedding (b->stream, d->y, d->weight, d->ids);
+}
+
+/* What a product does with a weight before it multiplies; the embedding is the
+ * same kernel. */
+void
+bench_decode (Bench *b)
+{
+  const gint64 rows = 16384, cols = 5376;
+  g_autoptr (H3Tensor) y = filler_tensor (b->filler, H3_DTYPE_BF16, 1, 0, 2,
+      (gint64[]){ rows, cols });
+  g_autoptr (H3Tensor) ids = NULL;
+  g_autofree gint32 *numbers = g_new (gint32, rows);
+
+  for (gint64 i = 0; i < rows; i++)
+    numbers[i] = i;
+  ids = h3_tensor_new_from_host (b->device, H3_DTYPE_I32, 1, &rows, numbers,
+      NULL);
+  for (guint e = H3_ENCODING_E4M3; e < H3_ENCODING_STACKED; e++) {
+    g_autoptr (H3Weight) w = bench_encoded_new (b->filler, e, rows, cols);
+    Decode d = { y, w, ids };
+    g_autofree gchar *what = g_strdup_printf ("  10 x 16384 x 5376 of %s",
+        h3_encoding_info (e)->name);
+    gdouble seconds = bench_measure (b, what, 0, run_decode, &d);
+
+    printf ("    %.0f GB/s, read and written\n",
+        10 * (w->tensor->bytes + y->bytes) / seconds / 1e9);
+  }
+}

@@ -21,7 +21,8 @@ static const GOptionEntry options[] = {
   { "layers", 'l', 0, G_OPTION_ARG_INT, &layers,
       "of transformer and video decoder, for a quick look", "N" },
   { "only", 'o', 0, G_OPTION_ARG_STRING, &only,
-      "matmul, ops, transformer, text, vision, video, audio, encode, adaln or "
+      "matmul, ops, decode, transformer, text, vision, video, audio, encode, "
+      "adaln or "
       "resident (all models at once, ten clips)",
       "PART" },
   { "weights", 'w', 0, G_OPTION_ARG_STRING, &weights,
@@ -587,6 +588,8 @@ main (int argc, char **argv)
   bench_matmul (&b);
   if (wanted ("ops"))
     bench_ops (&b);
+  if (wanted ("decode"))
+    bench_decode (&b);
   if (wanted ("transformer"))
     bench_transformer (&b);
   if (only && wanted ("adaln"))

@@ -55,6 +55,8 @@ gdouble bench_measure (Bench *bench, const gchar *what, gdouble flop,
 void bench_ops (Bench *bench);
 /* Reading AdaLN's weights; needs room for a sparse file in $TMPDIR. */
 void bench_adaln (Bench *bench, gint layers);
+/* Encoded weights to bfloat16. */
+void bench_decode (Bench *bench);
 /* Pictures, clips and sound to latents. */
 void bench_encode (Bench *bench);
 

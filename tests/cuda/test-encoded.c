@@ -16,11 +16,13 @@ tensor_on_gpu (CudaTest *t, const H3Tensor *from)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (H3Tensor) memory = NULL;
-  gint64 first = MAX (ops_pick (&t->ops, -7, 7), 0);
+  gint64 first = ops_pick (&t->ops, 0, 7);
   H3Tensor *view;
 
   if (!from)
     return NULL;
+  if (first % 2) /* half of them are aligned */
+    first = 0;
   memory = h3_tensor_new_1d (t->gpu->device, from->dtype,
       first + h3_tensor_size (from), &error);
   g_assert_no_error (error);
@@ -71,7 +73,7 @@ make (CudaTest *t, H3Encoding encoding, gint64 rows, gint64 cols,
 }
 
 /* Takes @w. Two roundings of 16 bits, the weight's and the result's; a bias has
- * one, too. */
+ * one, too. Of float32, a few numbers may cancel each other. */
 static void
 try_linear (CudaTest *t, H3Weight *w, H3DType tx, H3DType ty, gint m,
     gboolean bias, gboolean accumulate, H3Activation activation)
@@ -94,7 +96,8 @@ try_linear (CudaTest *t, H3Weight *w, H3DType tx, H3DType ty, gint m,
   h3_linear (t->gpu, &(H3LinearArgs){ y->gpu, x->gpu, gpu, bias ? b->gpu : NULL,
                          activation, accumulate });
   twin_check (t, what, y,
-      1.5 * twin_tolerance (tx) + (bias ? 1.5 : 1) * twin_tolerance (ty));
+      1.5 * twin_tolerance (tx) + (bias ? 1.5 : 1) * twin_tolerance (ty) +
+          (w->cols > 256 ? 0 : 2e-5));
 }
 
 static void
@@ -253,8 +256,8 @@ test_codes (CudaTest *t)
     guint8 *q = w->tensor->data;
     gint64 width = h3_tensor_cols (w->tensor);
 
-    for (gint64 k = 0; k < 256 * width; k++)
-      q[k] = k / width == 7 || i > 2 ? q[k] : k % width;
+    for (gint64 k = 0; k < 256 * width && i < 3; k++)
+      q[k] = k % width;
     for (gint64 row = 0; row < 256; row++) {
       if (w->scale)
         ops_f32 (w->scale)[row] = 0.25f;

@@ -8,9 +8,9 @@
 #include "model/text/text-model.h"
 #include "model/video/video-vae.h"
 
-/* On a GPU, quantised weights are rounded to the activations' type as they are
- * decoded, and what they stand for, in a file of float32, is not. */
-#define TOLERANCE h3_test_tolerance (1e-5, 1.5e-2)
+/* On a GPU, plain matrices are rounded to 16 bits when they are loaded, encoded
+ * ones when they are decoded: what an embedding looks up is not. */
+#define TOLERANCE h3_test_tolerance (1e-5, 3e-2)
 #define N_TOKENS 9
 
 typedef struct {
@@ -43,14 +43,18 @@ setup_clear (Setup *s)
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Setup, setup_clear)
 
-/* A model's list is all that was planned. */
+/* A model's list is all that was planned; of numbers in float32, which a GPU
+ * rounds as it loads them, no more than that. */
 static void
-check_list (GPtrArray *tensors, guint64 planned)
+check_list (GPtrArray *tensors, const gchar *suffix, guint64 planned)
 {
   g_autoptr (H3Parking) parking = h3_parking_new (tensors);
   g_autoptr (GError) error = NULL;
 
-  g_assert_cmpuint (h3_parking_bytes (parking), ==, planned);
+  if (h3_test_on_gpu () && *suffix)
+    g_assert_cmpuint (h3_parking_bytes (parking), <=, planned);
+  else
+    g_assert_cmpuint (h3_parking_bytes (parking), ==, planned);
   /* out and in again, and nothing is lost */
   g_assert_true (h3_parking_park (parking, NULL, &error));
   g_assert_no_error (error);
@@ -93,7 +97,7 @@ run_text (const gchar *form, const gchar *suffix, Result *result)
   g_assert_no_error (error);
   model = h3_text_model_load (s.checkpoint, s.device, NULL, NULL, NULL, &error);
   g_assert_no_error (error);
-  check_list (h3_text_model_tensors (model), result->weights);
+  check_list (h3_text_model_tensors (model), suffix, result->weights);
   state = h3_text_model_encode (model, s.stream, &input, NULL, NULL, &error);
   g_assert_no_error (error);
   result_take (result, &s, state);
@@ -121,7 +125,7 @@ run_vision (const gchar *form, const gchar *suffix, Result *result)
   model =
       h3_vision_model_load (s.checkpoint, s.device, NULL, NULL, NULL, &error);
   g_assert_no_error (error);
-  check_list (h3_vision_model_tensors (model), result->weights);
+  check_list (h3_vision_model_tensors (model), suffix, result->weights);
   features = h3_vision_model_encode (model, s.stream,
       (const H3TextCondition *const *) &picture, 1, NULL, NULL, &error);
   g_assert_no_error (error);
@@ -167,7 +171,7 @@ run_transformer (const gchar *form, const gchar *suffix, Result *result)
   transformer =
       h3_transformer_load (s.checkpoint, s.device, NULL, NULL, NULL, &error);
   g_assert_no_error (error);
-  check_list (h3_transformer_tensors (transformer), result->weights);
+  check_list (h3_transformer_tensors (transformer), suffix, result->weights);
   prompt = make_prompt (s.device, config.text_dim);
   h3_geometry_init (&request.geometry, 96, 64, 22, &error);
   g_assert_no_error (error);
