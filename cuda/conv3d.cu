@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Causal 3-D convolution, channels last (video-vae.md 5), as an implicit matrix
- * product: pixels by output channels, summed over (tap, input channel) in that
- * order whatever the tile.
+/* Causal 3-D convolution, channels last (video-vae.md 5), on any GPU (for Hopper
+ * there is a faster one, conv3d-sm90.cu), as an implicit matrix product: pixels
+ * by output channels, summed over (tap, input channel) in that order whatever
+ * the tile.
  *
  * The fast kernel has tensor cores do it to float32's precision: each number is
  * the sum of two of TF32's, x = xh + xl, and x w = xl wh + xh wl + xh wh but for
@@ -350,7 +351,7 @@ conv_any (const __grid_constant__ Conv c)
 }
 
 cudaError_t
-h3_cuda_conv3d (H3CudaStreamHandle stream, const H3Conv3dArgs *a)
+h3_cuda_conv3d_any (H3CudaStreamHandle stream, const H3Conv3dArgs *a)
 {
   const gint64 *x = a->x->shape, *y = a->y->shape;
   const gint64 *w = a->weight->tensor->shape;

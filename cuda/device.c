@@ -217,7 +217,7 @@ stream_free (H3Stream *stream)
   H3CudaDevice *device = h3_cuda_device (stream);
   H3CudaScratch *all[] = { &cuda->workspace, &cuda->scratch[0],
     &cuda->scratch[1], &cuda->scratch[2], &cuda->scratch[3], &cuda->picture,
-    &cuda->sdpa, &cuda->sums, &cuda->bad_row, &cuda->decoded };
+    &cuda->sdpa, &cuda->sums, &cuda->conv3d, &cuda->bad_row, &cuda->decoded };
 
   cudaSetDevice (stream->device->ordinal);
   for (guint i = 0; i < G_N_ELEMENTS (all); i++)
@@ -469,19 +469,6 @@ conv_transpose1d (H3Stream *stream, const H3ConvTranspose1dArgs *args)
 }
 
 static void
-conv3d (H3Stream *stream, const H3Conv3dArgs *args)
-{
-  gdouble products = (gdouble) h3_tensor_size (args->y) *
-                     h3_tensor_size (args->weight->tensor) /
-                     MAX (args->y->shape[4], 1);
-
-  RUN ("conv3d", h3_cuda_conv3d (HANDLE (stream), args));
-  /* on the plain cores, which take ten times as long */
-  if (!stream->error)
-    h3_cuda_pace (stream, 10 * 2 * products);
-}
-
-static void
 group_norm_silu (H3Stream *stream, const H3GroupNormArgs *args)
 {
   gpointer scratch;
@@ -720,7 +707,7 @@ const H3DeviceOps h3_cuda_ops = {
   .snake = snake,
   .multiply = multiply,
   .network_pixels = network_pixels,
-  .conv3d = conv3d,
+  .conv3d = h3_cuda_conv3d,
   .group_norm_silu = group_norm_silu,
   .mean3 = mean3,
   .interleave_clamp = interleave_clamp,

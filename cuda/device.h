@@ -42,6 +42,7 @@ typedef struct {
   H3CudaScratch picture;    /* a frame on its way to the host */
   H3CudaScratch sdpa;       /* cuDNN's workspace */
   H3CudaScratch sums;       /* of group norms */
+  H3CudaScratch conv3d;     /* of a convolution's operands */
   H3CudaScratch bad_row;    /* gint32: a row number was outside */
   H3CudaScratch decoded;    /* rows of an encoded weight */
   cudaEvent_t pieces[H3_CUDA_AHEAD]; /* behind the last ones */
@@ -96,6 +97,8 @@ H3CudaSdpa *h3_cuda_sdpa_new (void);
 void h3_cuda_sdpa_free (H3CudaSdpa *sdpa);
 /* FALSE when cuDNN has no engine for it; the stream has not failed then. */
 gboolean h3_cuda_sdpa_run (H3Stream *stream, const H3AttentionArgs *args);
+
+void h3_cuda_conv3d (H3Stream *stream, const H3Conv3dArgs *args);
 
 extern const H3DeviceOps h3_cuda_ops;
 

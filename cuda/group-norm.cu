@@ -8,27 +8,39 @@
 #define MAX_CHANNELS 2048 /* whose sums fit into a block's shared memory */
 #define PER_THREAD 4
 
+/* V neighbours of a group. */
+template <int V> struct alignas (4 * V) Channels {
+  float v[V];
+};
+
 /* Sum and sum of squares of each group over part blockIdx.x of a frame. */
+template <int V>
 __global__ void __launch_bounds__ (THREADS)
 sums (double2 *part, const float *x, int pixels, int channels, int groups)
 {
-  extern __shared__ double2 sum[]; /* [lanes][channels] */
-  int lanes = max (1, THREADS / channels), width = channels / groups;
+  extern __shared__ double2 sum[]; /* [lanes][columns] */
+  int columns = channels / V, width = columns / groups;
+  int lanes = max (1, THREADS / columns);
   int each = (pixels + gridDim.x - 1) / gridDim.x;
   int first = blockIdx.x * each, end = min (first + each, pixels);
-  int lane = channels < THREADS ? threadIdx.x / channels : 0;
+  int lane = columns < THREADS ? threadIdx.x / columns : 0;
 
   x += (gint64) blockIdx.y * pixels * channels;
-  for (int c = channels < THREADS ? threadIdx.x % channels : threadIdx.x;
-       c < channels && lane < lanes; c += THREADS) {
+  for (int c = columns < THREADS ? threadIdx.x % columns : threadIdx.x;
+       c < columns && lane < lanes; c += THREADS) {
     double2 s = make_double2 (0, 0);
+#pragma unroll 4
     for (int p = first + lane; p < end; p += lanes) {
-      double v = x[(gint64) p * channels + c];
-      s.x += v;
-      s.y = fma (v, v, s.y);
+      Channels<V> e = ((const Channels<V> *) x)[(gint64) p * columns + c];
+#pragma unroll
+      for (int i = 0; i < V; i++) {
+        double v = e.v[i];
+        s.x += v;
+        s.y = fma (v, v, s.y);
+      }
     }
-    sum[lane * channels + c] = s;
-    if (channels < THREADS)
+    sum[lane * columns + c] = s;
+    if (columns < THREADS)
       break;
   }
   __syncthreads ();
@@ -36,8 +48,8 @@ sums (double2 *part, const float *x, int pixels, int channels, int groups)
     double2 s = make_double2 (0, 0);
     for (int l = 0; l < lanes; l++)
       for (int c = g * width; c < (g + 1) * width; c++) {
-        s.x += sum[l * channels + c].x;
-        s.y += sum[l * channels + c].y;
+        s.x += sum[l * columns + c].x;
+        s.y += sum[l * columns + c].y;
       }
     part[((gint64) blockIdx.y * gridDim.x + blockIdx.x) * groups + g] = s;
   }
@@ -50,6 +62,7 @@ finish (float4 *stats, const double2 *part, int parts, int groups, double n,
 {
   for (int g = threadIdx.x; g < groups; g += blockDim.x) {
     double2 s = make_double2 (0, 0);
+#pragma unroll 8
     for (int i = 0; i < parts; i++) {
       double2 v = part[((gint64) blockIdx.x * parts + i) * groups + g];
       s.x += v.x;
@@ -64,25 +77,41 @@ finish (float4 *stats, const double2 *part, int parts, int groups, double n,
   }
 }
 
+template <int V>
 __global__ void __launch_bounds__ (THREADS)
 apply (float *y, const float *x, const float4 *stats, const float *weight,
     const float *bias, gint64 size, int channels, int groups)
 {
-  gint64 first = (gint64) blockIdx.x * THREADS * PER_THREAD + threadIdx.x;
-  int width = channels / groups;
+  gint64 first = (gint64) blockIdx.x * THREADS * PER_THREAD;
+  unsigned columns = channels / V, width = columns / groups;
+  unsigned c0 = first % columns;
+  Channels<V> e[PER_THREAD];
 
   x += blockIdx.y * size;
   y += blockIdx.y * size;
   stats += blockIdx.y * groups;
+  size /= V;
 #pragma unroll
   for (int i = 0; i < PER_THREAD; i++) {
-    gint64 at = first + i * THREADS;
+    gint64 at = first + i * THREADS + threadIdx.x;
+    if (at < size)
+      e[i] = ((const Channels<V> *) x)[at];
+  }
+#pragma unroll
+  for (int i = 0; i < PER_THREAD; i++) {
+    unsigned c = (c0 + i * THREADS + threadIdx.x) % columns;
+    gint64 at = first + i * THREADS + threadIdx.x;
     if (at >= size)
       continue;
-    int c = at % channels;
     float4 s = stats[c / width];
-    float v = (x[at] - s.x - s.y) * s.z * weight[c] + bias[c];
-    y[at] = v / (1.0f + expf (-v));
+    Channels<V> w = ((const Channels<V> *) weight)[c];
+    Channels<V> b = ((const Channels<V> *) bias)[c];
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+      float v = (e[i].v[k] - s.x - s.y) * s.z * w.v[k] + b.v[k];
+      e[i].v[k] = v / (1.0f + expf (-v));
+    }
+    ((Channels<V> *) y)[at] = e[i];
   }
 }
 
@@ -116,9 +145,9 @@ h3_cuda_group_norm_scratch (const H3GroupNormArgs *a)
       sizeof (double2) + sizeof (float4));
 }
 
-cudaError_t
-h3_cuda_group_norm_silu (H3CudaStreamHandle stream, const H3GroupNormArgs *a,
-    gpointer scratch)
+template <int V>
+static cudaError_t
+launch (H3CudaStreamHandle stream, const H3GroupNormArgs *a, gpointer scratch)
 {
   const gint64 *f = frame_of (a);
   gint64 frames = frames_of (a), pixels = f[0] * f[1], channels = f[2];
@@ -128,18 +157,32 @@ h3_cuda_group_norm_silu (H3CudaStreamHandle stream, const H3GroupNormArgs *a,
   float4 *stats = (float4 *) (part + frames * a->groups * parts);
   const float *x = (const float *) a->x->data;
 
-  if (frames * size == 0)
-    return cudaSuccess;
-  if (channels > MAX_CHANNELS || frames > 65535 || pixels > G_MAXINT - THREADS)
-    return cudaErrorInvalidValue;
-  sums<<<dim3 (parts, frames), THREADS,
-      MAX (channels, THREADS) * sizeof (double2), stream>>> (part, x, pixels,
-      channels, a->groups);
+  sums<V><<<dim3 (parts, frames), THREADS,
+      MAX (channels / V, THREADS) * sizeof (double2), stream>>> (part, x,
+      pixels, channels, a->groups);
   finish<<<frames, THREADS, 0, stream>>> (stats, part, parts, a->groups,
       (double) pixels * (channels / a->groups), a->eps);
-  apply<<<dim3 (blocks_for (size, THREADS * PER_THREAD), frames), THREADS, 0,
-      stream>>> ((float *) a->y->data, x, stats,
+  apply<V><<<dim3 (blocks_for (size / V, THREADS * PER_THREAD), frames),
+      THREADS, 0, stream>>> ((float *) a->y->data, x, stats,
       (const float *) a->weight->data, (const float *) a->bias->data, size,
       channels, a->groups);
   return cudaGetLastError ();
+}
+
+cudaError_t
+h3_cuda_group_norm_silu (H3CudaStreamHandle stream, const H3GroupNormArgs *a,
+    gpointer scratch)
+{
+  const gint64 *f = frame_of (a);
+  gint64 frames = frames_of (a), pixels = f[0] * f[1], channels = f[2];
+
+  if (frames * pixels * channels == 0)
+    return cudaSuccess;
+  if (channels > MAX_CHANNELS || frames > 65535 || pixels > G_MAXINT - THREADS)
+    return cudaErrorInvalidValue;
+  return channels / a->groups % 4 == 0 && aligned16 (a->x->data) &&
+          aligned16 (a->y->data) && aligned16 (a->weight->data) &&
+          aligned16 (a->bias->data)
+      ? launch<4> (stream, a, scratch)
+      : launch<1> (stream, a, scratch);
 }

@@ -103,7 +103,13 @@ cudaError_t h3_cuda_multiply (H3CudaStreamHandle stream, H3Tensor *y,
     const H3Tensor *x);
 cudaError_t h3_cuda_network_pixels (H3CudaStreamHandle stream,
     const H3NetworkPixelsArgs *args);
-cudaError_t h3_cuda_conv3d (H3CudaStreamHandle stream,
+/* Hopper only: 48 channels and more; cudaErrorNotSupported otherwise.
+ * @scratch: as many bytes as the former says, 0 when it is not for this kernel */
+gsize h3_cuda_conv3d_sm90_scratch (const H3Conv3dArgs *args);
+cudaError_t h3_cuda_conv3d_sm90 (H3CudaStreamHandle stream,
+    const H3Conv3dArgs *args, gpointer scratch);
+/* Any convolution; TF32's tensor cores where channels come in 32s. */
+cudaError_t h3_cuda_conv3d_any (H3CudaStreamHandle stream,
     const H3Conv3dArgs *args);
 /* @scratch: as many bytes as the former says */
 gsize h3_cuda_group_norm_scratch (const H3GroupNormArgs *args);

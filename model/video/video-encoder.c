@@ -110,6 +110,37 @@ largest_signal (const H3VideoEncoderConfig *config, gint64 pixels)
   return MAX (most, pixels * 2 * config->vae.channels);
 }
 
+/* Bytes that a convolution of [Co, 3, 3, 3, Ci] takes on a GPU beside its
+ * operands: those of a frame of @h x @w with its mirrored border and of the
+ * weight, once more, in slabs of 32 channels. */
+static void
+add_pieces (gint64 *frame, gint64 *weight, gint64 h, gint64 w, gint64 ci,
+    gint64 co)
+{
+  ci = (ci + 31) / 32 * 32;
+  *frame = MAX (*frame, (gint64) sizeof (gfloat) * (h + 2) * (w + 2) * ci);
+  *weight = MAX (*weight, (gint64) sizeof (gfloat) * 27 * ci * co);
+}
+
+static guint64
+largest_pieces (const H3VideoEncoderConfig *config, gint64 h, gint64 w,
+    gint batch)
+{
+  gint64 frame = 0, weight = 0, co = 0;
+
+  for (gint l = 0; l < config->levels; l++) {
+    gint64 in = h3_video_level_in (config, l);
+
+    co = config->channels[l];
+    add_pieces (&frame, &weight, h, w, in, co);
+    add_pieces (&frame, &weight, h, w, co, co);
+    h /= config->space[l];
+    w /= config->space[l];
+  }
+  add_pieces (&frame, &weight, h, w, co, 2 * config->vae.channels);
+  return batch * frame + weight;
+}
+
 static gboolean
 plan_init (Plan *plan, const H3VideoEncoderConfig *config,
     const H3Device *device, gint height, gint width, gboolean clips,
@@ -153,6 +184,9 @@ plan_init (Plan *plan, const H3VideoEncoderConfig *config,
       sizeof (gfloat) * (N_BUFFERS * (guint64) plan->buffer + plan->moments +
                             2 * latents * config->vae.channels *
                                 (guint64) (height / ratio) * (width / ratio));
+  if (!device->host_memory)
+    plan->bytes += largest_pieces (config, plan->axis_y.tile, plan->axis_x.tile,
+        plan->batch);
   return TRUE;
 }
 

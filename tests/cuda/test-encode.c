@@ -12,16 +12,18 @@ typedef struct {
   gint b, t, h, w, ci, co, kt, k, stride_t, stride, pad;
 } Shape;
 
+/* Values up to @x_scale, weights that make them @w_scale times as large. */
 static void
-try_conv (CudaTest *t, Shape s)
+try_scaled_conv (CudaTest *t, Shape s, gdouble x_scale, gdouble w_scale)
 {
-  Twin *w = random_f32 (t, 1 / sqrt (s.ci * s.kt * s.k * s.k),
+  gdouble y_scale = x_scale * w_scale;
+  Twin *w = random_f32 (t, w_scale / sqrt (s.ci * s.kt * s.k * s.k),
       DIMS (s.co, s.kt, s.k, s.k, s.ci));
-  Twin *x = random_f32 (t, 1, DIMS (s.b, s.t, s.h, s.w, s.ci));
+  Twin *x = random_f32 (t, x_scale, DIMS (s.b, s.t, s.h, s.w, s.ci));
   gint64 out[] = { s.b, (s.t - 1) / s.stride_t + 1, s.h / s.stride,
     s.w / s.stride, s.co };
   Twin *y = twin_out (t, H3_DTYPE_F32, 5, out);
-  Twin *bias = random_f32 (t, 1, DIMS (s.co)), *more;
+  Twin *bias = random_f32 (t, y_scale, DIMS (s.co)), *more;
   g_autoptr (H3Weight) cpu = twin_weight_cpu (w);
   g_autoptr (H3Weight) gpu = twin_weight_gpu (w);
   H3Conv3dArgs a = { y->cpu, x->cpu, cpu, bias->cpu, NULL, s.stride_t, s.stride,
@@ -32,7 +34,7 @@ try_conv (CudaTest *t, Shape s)
   h3_conv3d (t->ops.stream, &a);
   h3_conv3d (t->gpu, &g);
   twin_check (t, "conv3d", y, 2e-6);
-  more = random_f32 (t, 1, 5, out);
+  more = random_f32 (t, y_scale, 5, out);
   a.residual = more->cpu;
   g.residual = more->gpu;
   h3_conv3d (t->ops.stream, &a);
@@ -43,6 +45,12 @@ try_conv (CudaTest *t, Shape s)
   h3_conv3d (t->ops.stream, &a);
   h3_conv3d (t->gpu, &g);
   twin_check (t, "conv3d onto itself", y, 2e-6);
+}
+
+static void
+try_conv (CudaTest *t, Shape s)
+{
+  try_scaled_conv (t, s, 1, 1);
 }
 
 static void
@@ -75,6 +83,64 @@ test_conv (CudaTest *t)
     try_conv (t, (Shape){ 1, 5, 16, 16, 1024, 1024, 3, 3, 1, 1, 1 });
     try_conv (t, (Shape){ 1, 5, 16, 16, 1024, 48, 3, 3, 1, 1, 1 });
   }
+}
+
+/* Float32's range, whatever pieces a kernel makes of it. */
+static void
+test_conv_range (CudaTest *t)
+{
+  static const gdouble scales[][2] = { { 1e6, 1 }, { 1e-6, 1 }, { 1, 1e6 },
+    { 1, 1e-6 }, { 1e30, 1e-10 }, { 1e-10, 1e30 }, { 1e25, 1e-20 } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (scales); i++)
+    for (gint k = 0; k < 4; k++)
+      try_scaled_conv (t, (Shape){ 1, 3, 9, 18, 64, 66, 3, 3, 1, 1, 1 },
+          scales[i][0], scales[i][1]);
+  /* nothing but zeros */
+  try_scaled_conv (t, (Shape){ 1, 2, 8, 8, 64, 64, 3, 3, 1, 1, 1 }, 0, 1);
+  try_scaled_conv (t, (Shape){ 1, 2, 8, 8, 64, 64, 3, 3, 1, 1, 1 }, 1, 0);
+}
+
+/* A clip's bytes are the same alone and among so many that a kernel takes larger
+ * tiles, and so are its first frame's, whatever follows. */
+static void
+test_conv_alone (CudaTest *t)
+{
+  enum { CLIPS = 200, FRAMES = 3, SIDE = 16, C = 64 };
+  const gint64 frame = SIDE * SIDE * C, clip = FRAMES * frame;
+  H3Device *device = t->gpu->device;
+  g_autofree gfloat *values = g_new (gfloat, CLIPS * clip);
+  g_autofree gfloat *all = g_new (gfloat, CLIPS * clip);
+  g_autofree gfloat *one = g_new (gfloat, clip);
+  g_autoptr (H3Tensor) x = NULL;
+  g_autoptr (H3Tensor) bias = NULL;
+  g_autoptr (H3Weight) w = NULL;
+  g_autoptr (H3Tensor) y = h3_tensor_new (device, H3_DTYPE_F32,
+      DIMS (CLIPS, FRAMES, SIDE, SIDE, C), NULL);
+
+  for (gint64 i = 0; i < CLIPS * clip; i++)
+    values[i] = ldexp (g_rand_double_range (t->ops.rand, -1, 1),
+        (gint) (i / frame * 7 % 24));
+  x = h3_tensor_new_from_host (device, H3_DTYPE_F32, 5, y->shape, values, NULL);
+  w = h3_weight_new_plain (h3_tensor_new_from_host (device, H3_DTYPE_F32,
+      DIMS (C, 3, 3, 3, C), values + 12345, NULL));
+  bias = h3_tensor_new_from_host (device, H3_DTYPE_F32, DIMS (C), values, NULL);
+  h3_conv3d (t->gpu, &(H3Conv3dArgs){ y, x, w, bias, NULL, 1, 1, 1 });
+  h3_download (t->gpu, all, y);
+  for (gint i = 0; i < CLIPS; i += 33)
+    for (gint frames = 1; frames <= FRAMES; frames += 2) {
+      const gint64 shape[] = { 1, frames, SIDE, SIDE, C };
+      g_autoptr (H3Tensor) part = h3_tensor_view (x, i * clip, 5, shape);
+      g_autoptr (H3Tensor) alone =
+          h3_tensor_new (device, H3_DTYPE_F32, 5, shape, NULL);
+
+      h3_conv3d (t->gpu,
+          &(H3Conv3dArgs){ alone, part, w, bias, NULL, 1, 1, 1 });
+      h3_download (t->gpu, one, alone);
+      g_assert_true (h3_stream_synchronize (t->gpu, NULL));
+      g_assert_cmpmem (one, frames * frame * sizeof *one, all + i * clip,
+          frames * frame * sizeof *one);
+    }
 }
 
 static void
@@ -166,6 +232,8 @@ void
 add_encode_tests (void)
 {
   cuda_test_add ("/cuda/encode/conv3d", test_conv);
+  cuda_test_add ("/cuda/encode/conv3d-range", test_conv_range);
+  cuda_test_add ("/cuda/encode/conv3d-alone", test_conv_alone);
   cuda_test_add ("/cuda/encode/group-norm-silu", test_norm);
   cuda_test_add ("/cuda/encode/network-pixels", test_pixels);
   cuda_test_add ("/cuda/encode/snake", test_snake);
