@@ -210,9 +210,6 @@ h3_cpu_device_new (guint threads, GError **error)
   cpu->device.name = g_strdup_printf ("cpu (%u thread%s, %s)", threads,
       threads == 1 ? "" : "s", isa);
   cpu->device.ordinal = -1;
-  cpu->device.act_dtype = H3_DTYPE_F32;
-  cpu->device.encodings = (1u << H3_N_ENCODINGS) - 1;
-  cpu->device.vae_dtype = H3_DTYPE_F32;
-  cpu->device.host_memory = TRUE;
+  h3_cpu_describe (&cpu->device);
   return &cpu->device;
 }

@@ -6,6 +6,16 @@
 
 G_BEGIN_DECLS
 
+/* What sizes on a CPU follow from, for plans alone, too. */
+static inline void
+h3_cpu_describe (H3Device *device)
+{
+  device->act_dtype = H3_DTYPE_F32;
+  device->vae_dtype = H3_DTYPE_F32;
+  device->encodings = (1u << H3_N_ENCODINGS) - 1;
+  device->host_memory = TRUE;
+}
+
 /**
  * h3_cpu_device_new:
  * @threads: 0 = $H3_CPU_THREADS, else the processors this process may use

@@ -847,10 +847,7 @@ h3_cuda_device_new (gint ordinal, GError **error)
   cuda->device.ops = &h3_cuda_ops;
   cuda->device.name = g_strdup_printf ("cuda:%d %s", ordinal, prop.name);
   cuda->device.ordinal = ordinal;
-  cuda->device.act_dtype = H3_DTYPE_BF16;
-  cuda->device.vae_dtype = H3_DTYPE_F16;
-  cuda->device.encodings = (1u << H3_N_ENCODINGS) - 1;
-  cuda->device.decoded = H3_CUDA_DECODED;
+  h3_cuda_describe (&cuda->device);
   if (!make_pool (cuda, error) ||
       !(cuda->products = h3_cuda_products_new (error))) {
     h3_device_unref (&cuda->device);

@@ -10,6 +10,16 @@ G_BEGIN_DECLS
 /* H3Device.decoded of these devices. */
 #define H3_CUDA_DECODED ((gsize) 128 << 20)
 
+/* What sizes on a GPU follow from, for plans where there is none, too. */
+static inline void
+h3_cuda_describe (H3Device *device)
+{
+  device->act_dtype = H3_DTYPE_BF16;
+  device->vae_dtype = H3_DTYPE_F16;
+  device->encodings = (1u << H3_N_ENCODINGS) - 1;
+  device->decoded = H3_CUDA_DECODED;
+}
+
 /* The module's file name, and the name of the function of this type in it. */
 #define H3_CUDA_MODULE "libh3cuda.so"
 #define H3_CUDA_DEVICE_NEW "h3_cuda_device_new"

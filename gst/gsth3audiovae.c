@@ -115,8 +115,8 @@ gst_h3_audio_length_get_type (void)
 /* Model */
 
 static gboolean
-gst_h3_audio_vae_plan (const H3Checkpoint *checkpoint, guint64 *bytes,
-    GError **error)
+gst_h3_audio_vae_plan (const H3Checkpoint *checkpoint, const H3Device *device,
+    guint64 *bytes, GError **error)
 {
   H3AudioVaeConfig config;
 

@@ -84,8 +84,8 @@ GST_ELEMENT_REGISTER_DEFINE_WITH_CODE (h3audiovaeenc, "h3audiovaeenc",
 /* --- the model --- */
 
 static gboolean
-encoder_plan (const H3Checkpoint *checkpoint, guint64 *weight_bytes,
-    GError **error)
+encoder_plan (const H3Checkpoint *checkpoint, const H3Device *device,
+    guint64 *weight_bytes, GError **error)
 {
   return h3_audio_encoder_plan (checkpoint, NULL, weight_bytes, error);
 }

@@ -420,7 +420,8 @@ open_checkpoint (GstH3Common *common, GError **error)
     return FALSE;
   if (common->funcs->opening)
     said = common->funcs->opening (common->element, common->checkpoint);
-  if (!kind->plan (common->checkpoint, &common->weight_bytes, error))
+  if (!kind->plan (common->checkpoint, common->device, &common->weight_bytes,
+          error))
     return FALSE;
   if (common->funcs->opened &&
       !common->funcs->opened (common->element, common->checkpoint, error))

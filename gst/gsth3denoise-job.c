@@ -30,12 +30,12 @@ typedef struct {
 /* --- the model --- */
 
 static gboolean
-transformer_plan (const H3Checkpoint *checkpoint, guint64 *weight_bytes,
-    GError **error)
+transformer_plan (const H3Checkpoint *checkpoint, const H3Device *device,
+    guint64 *weight_bytes, GError **error)
 {
   H3TransformerConfig config;
 
-  return h3_transformer_plan (checkpoint, &config, weight_bytes, error);
+  return h3_transformer_plan (checkpoint, device, &config, weight_bytes, error);
 }
 
 static gpointer
@@ -114,7 +114,7 @@ denoise_opened (GstElement *element, const H3Checkpoint *checkpoint,
   GstH3Denoise *self = GST_H3_DENOISE (element);
   guint64 bytes;
 
-  if (!h3_transformer_plan (checkpoint, &self->config, &bytes, error))
+  if (!h3_transformer_plan (checkpoint, NULL, &self->config, &bytes, error))
     return FALSE;
   h3_checkpoint_shifts (checkpoint, &self->defaults.shift_video,
       &self->defaults.shift_audio);

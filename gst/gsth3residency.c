@@ -9,10 +9,11 @@
  * as well. */
 #include "gst/gsth3runtime-private.h"
 
+#include "model/memory-plan.h"
+
 GST_DEBUG_CATEGORY_EXTERN (gst_h3_runtime_debug);
 #define GST_CAT_DEFAULT gst_h3_runtime_debug
 
-#define MAX_MARGIN (G_GUINT64_CONSTANT (1) << 30)
 #define BYTES G_GUINT64_FORMAT
 
 #define lock gst_h3_runtime_lock
@@ -135,7 +136,7 @@ measure (const GstH3Model *me, const GstH3Request *request, Room *room)
   room->needed = weights + less (request->workspace, request->held);
 
   entry->device->ops->memory_info (entry->device, &room->free, &room->total);
-  room->margin = MIN (room->total / 20, MAX_MARGIN);
+  room->margin = h3_memory_margin (room->total);
   if (room->total > 0) /* else the device cannot tell */
     room->lacking =
         less (room->needed + room->margin + entry->loading + entry->promised,
@@ -492,14 +493,11 @@ gst_h3_model_end (GstH3Model *model, GstH3Residency residency)
 
 /* All that is planned on a device, each model once. */
 typedef struct {
-  guint64 fixed;     /* weights and workspace of what is never parked */
-  guint64 parkable;  /* weights of the others */
-  guint64 largest;   /* of those, the most that is needed at a time */
-  guint64 workspace; /* the largest of a job that takes turns */
-  guint64 kept;      /* of fixed, what could be parked */
-  guint turns;       /* how many models could take turns */
-  guint64 capacity;  /* what there is for all of it */
-  guint first;       /* the first stage that is planned */
+  H3MemoryPlan plan;
+  guint64 kept;     /* of what stays, what could be parked */
+  guint turns;      /* how many models could take turns */
+  guint64 capacity; /* what there is for all of it */
+  guint first;      /* the first stage that is planned */
   guint64 free, total, margin;
   GString *text; /* each model, for people */
 } Sum;
@@ -552,15 +550,9 @@ sum_plan (Sum *sum, const GstH3DeviceEntry *entry, const GstH3Plan *plan)
   const GstH3Model *model =
       models ? g_hash_table_lookup (models, plan->key) : NULL;
 
-  if (parkable) {
-    sum->parkable += plan->weights;
-    sum->largest = MAX (sum->largest, plan->weights + workspace);
-    sum->workspace = MAX (sum->workspace, workspace);
-  } else {
-    sum->fixed += plan->weights + workspace;
-    if (plan->kind->stage > 0)
-      sum->kept += plan->weights;
-  }
+  h3_memory_plan_add (&sum->plan, plan->weights, workspace, parkable);
+  if (!parkable && plan->kind->stage > 0)
+    sum->kept += plan->weights;
   if (plan->kind->stage > 0) {
     sum->turns++;
     sum->first =
@@ -588,7 +580,7 @@ add_unplanned (GstH3Model *model, gpointer user_data)
   data->resident += model->weights - model->loading;
   if (find_plan (data->entry, model->key, data->entry->plans->len))
     return;
-  data->sum->fixed += model->weights;
+  h3_memory_plan_add (&data->sum->plan, model->weights, 0, FALSE);
   g_string_append_printf (data->sum->text, "%s%s %" BYTES " bytes (kept)",
       data->sum->text->len > 0 ? "; " : "", model->kind->name, model->weights);
 }
@@ -609,7 +601,7 @@ sum_plans (const GstH3DeviceEntry *entry, Sum *sum)
   for_each_model (entry, NULL, add_unplanned, &unplanned);
 
   entry->device->ops->memory_info (entry->device, &sum->free, &sum->total);
-  sum->margin = MIN (sum->total / 20, MAX_MARGIN);
+  sum->margin = h3_memory_margin (sum->total);
   sum->capacity =
       sum->total == 0
           ? G_MAXUINT64
@@ -625,14 +617,14 @@ sum_clear (Sum *sum)
 static gboolean
 fits_at_once (const Sum *sum)
 {
-  return sum->fixed + sum->parkable + sum->workspace <= sum->capacity;
+  return h3_memory_plan_whole (&sum->plan) <= sum->capacity;
 }
 
 static gboolean
 check_sum (const GstH3DeviceEntry *entry, const Sum *sum,
     const GstH3Request *request, GError **error)
 {
-  guint64 needed = sum->fixed + sum->largest;
+  guint64 needed = h3_memory_plan_least (&sum->plan);
   guint64 capacity =
       request->budget ? MIN (sum->capacity, request->budget) : sum->capacity;
 

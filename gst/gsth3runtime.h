@@ -50,7 +50,7 @@ void gst_h3_runtime_end_turn (H3Device *device);
  *   their files makes another model; NULL = none
  * @stage: 0: computes without a turn and is never parked; else the order in
  *   which a clip needs the models that take turns, from 1
- * @plan: checks names and shapes, allocates nothing
+ * @plan: checks names, shapes and that the device takes it, allocates nothing
  * @load: returns the model
  * @tensors: with a @stage: its weights (h3_parking_new()), transfer full
  */
@@ -60,8 +60,8 @@ typedef struct {
   const H3Component *also;
   guint n_also;
   guint stage;
-  gboolean (*plan) (const H3Checkpoint *checkpoint, guint64 *weight_bytes,
-      GError **error);
+  gboolean (*plan) (const H3Checkpoint *checkpoint, const H3Device *device,
+      guint64 *weight_bytes, GError **error);
   gpointer (*load) (const H3Checkpoint *checkpoint, H3Device *device,
       const H3Stop *stop, H3LoadProgress progress, gpointer user_data,
       GError **error);

@@ -262,12 +262,13 @@ gst_h3_text_conditions_collect (GstH3TextConditions *conditions, GList *pads,
 /* --- the vision tower --- */
 
 static gboolean
-vision_plan (const H3Checkpoint *checkpoint, guint64 *weight_bytes,
-    GError **error)
+vision_plan (const H3Checkpoint *checkpoint, const H3Device *device,
+    guint64 *weight_bytes, GError **error)
 {
   H3VisionConfig config;
 
-  return h3_vision_model_plan (checkpoint, &config, weight_bytes, error);
+  return h3_vision_model_plan (checkpoint, device, &config, weight_bytes,
+      error);
 }
 
 static gpointer
@@ -316,8 +317,8 @@ gst_h3_text_conditions_see (GstH3TextConditions *conditions,
 
   if (conditions->seen || !is_to_see (conditions))
     return TRUE;
-  if (!h3_vision_model_plan (common->checkpoint, &config, &request.weights,
-          error))
+  if (!h3_vision_model_plan (common->checkpoint, common->device, &config,
+          &request.weights, error))
     return FALSE;
   GST_OBJECT_LOCK (common->element);
   request.budget = common->memory_budget;

@@ -155,13 +155,13 @@ text_models_load (const H3Checkpoint *checkpoint, H3Device *device,
 }
 
 static gboolean
-text_models_plan (const H3Checkpoint *checkpoint, guint64 *weight_bytes,
-    GError **error)
+text_models_plan (const H3Checkpoint *checkpoint, const H3Device *device,
+    guint64 *weight_bytes, GError **error)
 {
   H3TextConfig config;
 
   return h3_checkpoint_path (checkpoint, H3_COMPONENT_TOKENIZER, error) &&
-         h3_text_model_plan (checkpoint, &config, weight_bytes, error);
+         h3_text_model_plan (checkpoint, device, &config, weight_bytes, error);
 }
 
 static const H3Component tokenizer_too[] = { H3_COMPONENT_TOKENIZER };
@@ -190,8 +190,8 @@ text_enc_opened (GstElement *element, const H3Checkpoint *checkpoint,
 {
   guint64 bytes;
 
-  return h3_text_model_plan (checkpoint, &GST_H3_TEXT_ENC (element)->config,
-      &bytes, error);
+  return h3_text_model_plan (checkpoint, NULL,
+      &GST_H3_TEXT_ENC (element)->config, &bytes, error);
 }
 
 static void

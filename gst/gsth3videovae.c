@@ -152,12 +152,12 @@ gst_h3_quantize_get_type (void)
 /* Model */
 
 static gboolean
-gst_h3_video_vae_plan (const H3Checkpoint *checkpoint, guint64 *bytes,
-    GError **error)
+gst_h3_video_vae_plan (const H3Checkpoint *checkpoint, const H3Device *device,
+    guint64 *bytes, GError **error)
 {
   H3VideoVaeConfig config;
 
-  return h3_video_vae_plan (checkpoint, &config, bytes, error);
+  return h3_video_vae_plan (checkpoint, device, &config, bytes, error);
 }
 
 static gpointer
@@ -182,7 +182,7 @@ gst_h3_video_vae_opened (GstElement *element, const H3Checkpoint *checkpoint,
   GstH3VideoVae *self = GST_H3_VIDEO_VAE (element);
   guint64 bytes;
 
-  if (!h3_video_vae_plan (checkpoint, &self->config, &bytes, error))
+  if (!h3_video_vae_plan (checkpoint, NULL, &self->config, &bytes, error))
     return FALSE;
   if (self->config.ratio != RATIO) {
     g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,

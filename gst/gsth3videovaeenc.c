@@ -114,10 +114,10 @@ GST_ELEMENT_REGISTER_DEFINE_WITH_CODE (h3videovaeenc, "h3videovaeenc",
 /* --- the model --- */
 
 static gboolean
-encoder_plan (const H3Checkpoint *checkpoint, guint64 *weight_bytes,
-    GError **error)
+encoder_plan (const H3Checkpoint *checkpoint, const H3Device *device,
+    guint64 *weight_bytes, GError **error)
 {
-  return h3_video_encoder_plan (checkpoint, NULL, weight_bytes, error);
+  return h3_video_encoder_plan (checkpoint, device, NULL, weight_bytes, error);
 }
 
 static gpointer
@@ -147,7 +147,7 @@ static gboolean
 encoder_opened (GstElement *element, const H3Checkpoint *checkpoint,
     GError **error)
 {
-  return h3_video_encoder_plan (checkpoint,
+  return h3_video_encoder_plan (checkpoint, NULL,
       &GST_H3_VIDEO_VAE_ENC (element)->config, NULL, error);
 }
 

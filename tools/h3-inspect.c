@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* h3-inspect PATH...
  *
- * What each checkpoint is, how it is stored, what memory it needs and what is
- * wrong with it; reads no weights. Exit status: 0 when all can be used, 1 when
+ * What each checkpoint is, how it is stored, what memory it needs, alone and with
+ * the others, and what is wrong with it; reads no weights. Exit status: 0 when all can be used, 1 when
  * something cannot, 2 for wrong arguments.
  */
 #include "inspect.h"
+#include "inspect-needs.h"
 
 #include <locale.h>
 
@@ -23,6 +24,8 @@ main (int argc, char **argv)
   };
   g_autoptr (GOptionContext) context =
       g_option_context_new ("- say what MiniMax H3 checkpoints are");
+  g_autoptr (GHashTable) seen =
+      g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr (GError) error = NULL;
   gint status = 0;
 
@@ -39,8 +42,9 @@ main (int argc, char **argv)
   for (guint i = 0; paths[i]; i++) {
     if (i > 0)
       g_print ("\n");
-    if (!inspect (paths[i]))
+    if (!inspect (paths[i], seen))
       status = UNUSABLE;
   }
+  needs_say_all ();
   return status;
 }

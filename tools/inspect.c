@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* One readable report on a checkpoint (checkpoints.md 8). */
 #include "inspect.h"
+#include "inspect-needs.h"
 
-#include "cuda/h3-cuda.h"
 #include "model/audio/audio-encoder.h"
 #include "model/audio/audio-vae.h"
 #include "model/denoise/geometry.h"
@@ -21,42 +21,6 @@
 #define TEXT_ROWS 512
 #define AUDIO_CHUNK 256
 
-/* What decides a workspace: nothing is asked of these devices. */
-static const struct {
-  const gchar *name;
-  H3Device device;
-} devices[] = {
-  { "cpu", { .act_dtype = H3_DTYPE_F32, .vae_dtype = H3_DTYPE_F32 } },
-  { "cuda", { .act_dtype = H3_DTYPE_BF16,
-                .vae_dtype = H3_DTYPE_F16,
-                .decoded = H3_CUDA_DECODED } },
-};
-
-static void say (const gchar *field, const gchar *format, ...)
-    G_GNUC_PRINTF (2, 3);
-
-static void
-say (const gchar *field, const gchar *format, ...)
-{
-  g_autofree gchar *text = NULL;
-  va_list args;
-
-  va_start (args, format);
-  text = g_strdup_vprintf (format, args);
-  va_end (args);
-  g_print ("  %-12s %s\n", field, text);
-}
-
-static gchar *
-size_text (guint64 bytes)
-{
-  if (bytes >= 1000000000)
-    return g_strdup_printf ("%.2f GB", bytes / 1e9);
-  if (bytes >= 1000000)
-    return g_strdup_printf ("%.1f MB", bytes / 1e6);
-  return g_strdup_printf ("%.1f kB", bytes / 1e3);
-}
-
 static gboolean
 complain (GError *error)
 {
@@ -65,31 +29,48 @@ complain (GError *error)
   return FALSE;
 }
 
-static void
-say_memory (const gchar *half, guint64 weights, const guint64 *workspace)
-{
-  for (guint i = 0; i < G_N_ELEMENTS (devices); i++) {
-    g_autofree gchar *all = size_text (weights + workspace[i]);
-    g_autofree gchar *w = size_text (weights);
-    g_autofree gchar *s = size_text (workspace[i]);
+/* Plans a model for each device. FALSE, with the problem said, when there is one
+ * on all of them; what a single device does not take is remembered. */
+typedef gboolean (*PlanModel) (const H3Checkpoint *checkpoint,
+    const H3Device *device, gpointer config, guint64 *weight_bytes,
+    GError **error);
 
-    say (i == 0 ? "memory" : "", "%s%s on %s: weights %s, workspace %s", half,
-        all, devices[i].name, w, s);
-  }
+static gboolean
+plan (const H3Checkpoint *checkpoint, PlanModel plan_model, gpointer config,
+    Needs *needs)
+{
+  GError *error = NULL;
+
+  if (!plan_model (checkpoint, NULL, config, &needs->weights[0], &error))
+    return complain (error);
+  for (guint i = 0; i < N_DEVICES; i++)
+    if (!plan_model (checkpoint, needs_device (i), config, &needs->weights[i],
+            &error)) {
+      needs->refusal[i] = g_strdup (error->message);
+      g_clear_error (&error);
+    }
+  return TRUE;
 }
 
 /* Components: FALSE, with the problem said, when the loader would refuse. */
 
 static gboolean
+plan_transformer (const H3Checkpoint *checkpoint, const H3Device *device,
+    gpointer config, guint64 *weight_bytes, GError **error)
+{
+  return h3_transformer_plan (checkpoint, device, config, weight_bytes, error);
+}
+
+static gboolean
 inspect_transformer (const H3Checkpoint *checkpoint)
 {
+  g_auto (Needs) needs = { NEEDS_TURNS };
   GError *error = NULL;
   H3TransformerConfig c;
   H3Geometry geometry;
-  guint64 weights, workspace[G_N_ELEMENTS (devices)];
 
-  if (!h3_transformer_plan (checkpoint, &c, &weights, &error))
-    return complain (error);
+  if (!plan (checkpoint, plan_transformer, &c, &needs))
+    return FALSE;
   say ("geometry",
       "%d layers and %d of the refiner, hidden %d, %d heads of %d, "
       "feed-forward %d, text %d, %d video and %d audio channels",
@@ -101,49 +82,61 @@ inspect_transformer (const H3Checkpoint *checkpoint)
         c.time_dim > 0 ? ", with the basis that it was projected by" : "");
   if (!h3_geometry_init (&geometry, WIDTH, HEIGHT, FRAMES, &error))
     return complain (error);
-  for (guint i = 0; i < G_N_ELEMENTS (devices); i++)
-    workspace[i] = h3_transformer_workspace (&c, &devices[i].device,
+  for (guint i = 0; i < N_DEVICES; i++)
+    needs.workspace[i] = h3_transformer_workspace (&c, needs_device (i),
         geometry.video_rows + geometry.audio_rows + TEXT_ROWS, STEPS);
-  say_memory ("", weights, workspace);
+  needs_say (&needs, "");
   return TRUE;
+}
+
+static gboolean
+plan_vision (const H3Checkpoint *checkpoint, const H3Device *device,
+    gpointer config, guint64 *weight_bytes, GError **error)
+{
+  return h3_vision_model_plan (checkpoint, device, config, weight_bytes, error);
 }
 
 static gboolean
 inspect_vision (const H3Checkpoint *checkpoint)
 {
-  GError *error = NULL;
+  g_auto (Needs) needs = { NEEDS_INPUT };
   H3VisionConfig c;
-  guint64 weights;
-  g_autofree gchar *text = NULL;
 
-  if (!h3_vision_model_plan (checkpoint, &c, &weights, &error))
-    return complain (error);
+  if (!plan (checkpoint, plan_vision, &c, &needs))
+    return FALSE;
   say ("geometry", "vision: %d layers, hidden %d, %d heads, feed-forward %d",
       c.depth, c.hidden, c.heads, c.ffn);
-  text = size_text (weights);
-  say ("memory", "vision: weights %s more, where there are pictures", text);
+  needs_say (&needs, "vision: ");
   return TRUE;
+}
+
+static gboolean
+plan_text (const H3Checkpoint *checkpoint, const H3Device *device,
+    gpointer config, guint64 *weight_bytes, GError **error)
+{
+  return h3_text_model_plan (checkpoint, device, config, weight_bytes, error);
 }
 
 static gboolean
 inspect_text_encoder (const H3Checkpoint *checkpoint)
 {
+  g_auto (Needs) needs = { NEEDS_TURNS };
   GError *error = NULL;
   H3TextConfig c;
-  guint64 weights, workspace[G_N_ELEMENTS (devices)];
   const gchar *tokenizer;
   gboolean good;
 
-  if (!h3_text_model_plan (checkpoint, &c, &weights, &error))
-    return complain (error);
+  if (!plan (checkpoint, plan_text, &c, &needs))
+    return FALSE;
   say ("geometry",
       "%d layers are used, hidden %d, %d heads and %d of keys of %d, "
       "feed-forward %d, vocabulary %d",
       H3_TEXT_LAYERS, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn,
       c.vocab);
-  for (guint i = 0; i < G_N_ELEMENTS (devices); i++)
-    workspace[i] = h3_text_model_workspace (&c, &devices[i].device, TEXT_ROWS);
-  say_memory ("", weights, workspace);
+  for (guint i = 0; i < N_DEVICES; i++)
+    needs.workspace[i] =
+        h3_text_model_workspace (&c, needs_device (i), TEXT_ROWS);
+  needs_say (&needs, "");
   good = inspect_vision (checkpoint);
   tokenizer = h3_checkpoint_path (checkpoint, H3_COMPONENT_TOKENIZER, &error);
   if (!tokenizer)
@@ -153,54 +146,81 @@ inspect_text_encoder (const H3Checkpoint *checkpoint)
 }
 
 static gboolean
+plan_video_decoder (const H3Checkpoint *checkpoint, const H3Device *device,
+    gpointer config, guint64 *weight_bytes, GError **error)
+{
+  return h3_video_vae_plan (checkpoint, device, config, weight_bytes, error);
+}
+
+static gboolean
+plan_video_encoder (const H3Checkpoint *checkpoint, const H3Device *device,
+    gpointer config, guint64 *weight_bytes, GError **error)
+{
+  return h3_video_encoder_plan (checkpoint, device, config, weight_bytes,
+      error);
+}
+
+static gboolean
 inspect_video_vae (const H3Checkpoint *checkpoint)
 {
-  GError *error = NULL;
+  g_auto (Needs) decoder = { NEEDS_STAYS }, encoder = { NEEDS_INPUT };
   H3VideoVaeConfig c;
-  H3VideoEncoderConfig encoder;
-  guint64 weights, workspace[G_N_ELEMENTS (devices)];
+  H3VideoEncoderConfig e;
 
-  if (!h3_video_vae_plan (checkpoint, &c, &weights, &error))
-    return complain (error);
+  if (!plan (checkpoint, plan_video_decoder, &c, &decoder))
+    return FALSE;
   say ("geometry",
       "decoder: %d layers, %d heads of %d, feed-forward %d, %d channels, "
       "tiles of %d pixels",
       c.layers, c.heads, c.head_dim, c.ffn, c.channels, c.tile);
-  for (guint i = 0; i < G_N_ELEMENTS (devices); i++)
-    workspace[i] = h3_video_decoder_workspace (&c, &devices[i].device,
+  for (guint i = 0; i < N_DEVICES; i++)
+    decoder.workspace[i] = h3_video_decoder_workspace (&c, needs_device (i),
         HEIGHT / c.ratio, WIDTH / c.ratio);
-  say_memory ("decoder: ", weights, workspace);
-  if (!h3_video_encoder_plan (checkpoint, &encoder, &weights, &error))
-    return complain (error);
-  for (guint i = 0; i < G_N_ELEMENTS (devices); i++)
-    workspace[i] = h3_video_encoder_workspace (&encoder, &devices[i].device,
-        HEIGHT, WIDTH, TRUE);
-  say_memory ("encoder: ", weights, workspace);
+  needs_say (&decoder, "decoder: ");
+  if (!plan (checkpoint, plan_video_encoder, &e, &encoder))
+    return FALSE;
+  for (guint i = 0; i < N_DEVICES; i++)
+    encoder.workspace[i] =
+        h3_video_encoder_workspace (&e, needs_device (i), HEIGHT, WIDTH, TRUE);
+  needs_say (&encoder, "encoder: ");
   return TRUE;
+}
+
+/* Audio: the same weights on every device. */
+static gboolean
+plan_audio_decoder (const H3Checkpoint *checkpoint, const H3Device *device,
+    gpointer config, guint64 *weight_bytes, GError **error)
+{
+  return h3_audio_vae_plan (checkpoint, config, weight_bytes, error);
+}
+
+static gboolean
+plan_audio_encoder (const H3Checkpoint *checkpoint, const H3Device *device,
+    gpointer config, guint64 *weight_bytes, GError **error)
+{
+  return h3_audio_encoder_plan (checkpoint, config, weight_bytes, error);
 }
 
 static gboolean
 inspect_audio_vae (const H3Checkpoint *checkpoint)
 {
-  GError *error = NULL;
+  g_auto (Needs) decoder = { NEEDS_STAYS }, encoder = { NEEDS_INPUT };
   H3AudioVaeConfig c;
-  guint64 weights, workspace[G_N_ELEMENTS (devices)];
-  g_autofree gchar *text = NULL;
+  H3AudioEncoderConfig e;
 
-  if (!h3_audio_vae_plan (checkpoint, &c, &weights, &error))
-    return complain (error);
+  if (!plan (checkpoint, plan_audio_decoder, &c, &decoder))
+    return FALSE;
   say ("geometry",
       "decoder: %d stages from %d channels, %d samples a latent of %d "
       "channels, %d Hz",
       c.n_stages, c.decoder_dim, c.hop, c.channels, c.rate);
-  for (guint i = 0; i < G_N_ELEMENTS (devices); i++)
-    workspace[i] =
-        h3_audio_decoder_workspace (&c, &devices[i].device, AUDIO_CHUNK);
-  say_memory ("decoder: ", weights, workspace);
-  if (!h3_audio_encoder_plan (checkpoint, NULL, &weights, &error))
-    return complain (error);
-  text = size_text (weights);
-  say ("", "encoder: weights %s", text);
+  for (guint i = 0; i < N_DEVICES; i++)
+    decoder.workspace[i] =
+        h3_audio_decoder_workspace (&c, needs_device (i), AUDIO_CHUNK);
+  needs_say (&decoder, "decoder: ");
+  if (!plan (checkpoint, plan_audio_encoder, &e, &encoder))
+    return FALSE;
+  needs_say (&encoder, "encoder: ");
   return TRUE;
 }
 
@@ -236,6 +256,8 @@ say_census (H3TensorSet *set)
 static void
 say_layout (const H3TensorSet *set, const H3Detection *found)
 {
+  g_autofree gchar *doubt = NULL;
+
   say ("layout", "%s, %s%s%s%s", h3_layout_name (found->layout),
       h3_tensor_set_is_sharded (set) ? "shards" : "one file",
       *found->prefix ? ", names begin with " : "", found->prefix,
@@ -247,6 +269,9 @@ say_layout (const H3TensorSet *set, const H3Detection *found)
   say ("q, k, v", "%s%s", h3_qkv_order_name (found->qkv),
       found->qkv == H3_QKV_APART ? ""
                                  : " (by the form: no name or shape shows it)");
+  doubt = h3_detection_doubt (set, found);
+  if (doubt)
+    say ("note", "%s", doubt);
 }
 
 /* model_index.json's word, or NULL. Free with g_free(). */
@@ -380,15 +405,14 @@ inspect_foreign (const gchar *path)
 }
 
 gboolean
-inspect (const gchar *path)
+inspect (const gchar *path, GHashTable *seen)
 {
-  g_autoptr (GHashTable) seen =
-      g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  guint before = g_hash_table_size (seen);
   g_autoptr (GPtrArray) refused = g_ptr_array_new_with_free_func (g_free);
   gboolean good = inspect_as (path, H3_PARTITION_FL2VA, seen, refused);
 
   good = inspect_as (path, H3_PARTITION_REF2VA, seen, refused) && good;
-  if (g_hash_table_size (seen) == 0)
+  if (g_hash_table_size (seen) == before && refused->len > 0)
     inspect_foreign (path);
   /* what one partition is refused may be the other's transformer */
   for (guint i = 0; i < refused->len; i++)

@@ -24,6 +24,6 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Census, census_clear)
 /* Opens every shard; reads headers and markers, no weights. */
 void census_take (Census *census, H3TensorSet *set);
 
-/* Prints one report on @path; FALSE when anything in it is wrong or cannot be
- * used. */
-gboolean inspect (const gchar *path);
+/* Prints a report on each component of @path that is not in @seen, a set of
+ * strings; FALSE when anything is wrong or cannot be used. */
+gboolean inspect (const gchar *path, GHashTable *seen);

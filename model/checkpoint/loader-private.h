@@ -12,10 +12,11 @@ G_BEGIN_DECLS
 struct _H3Loader {
   H3TensorSet *set; /* not owned */
   gchar *what;
-  guint64 bytes;    /* asked for so far, in this run */
-  guint64 encoded;  /* elements of the largest encoded matrix, in either run */
-  guint64 total;    /* of the dry run */
-  H3DType round_to; /* H3_DTYPE_F32: matrices keep their type */
+  guint64 bytes;           /* asked for so far, in this run */
+  guint64 encoded;         /* elements of the largest encoded matrix, of both */
+  guint64 total;           /* of the dry run */
+  const H3Device *planned; /* whose dry run it is, or NULL; not owned */
+  H3DType round_to;        /* H3_DTYPE_F32: matrices keep their type */
 
   /* what this run found */
   GHashTable *used;    /* names, owned */
@@ -110,6 +111,8 @@ gboolean h3_loader_upload (H3Loader *loader, H3Tensor *tensor,
 
 /* In memory, with scales. */
 guint64 h3_loader_quantised_bytes (const H3LoaderParts *p);
+/* FALSE, remembered, when the device does not take the encoding. */
+gboolean h3_loader_check_encoding (H3Loader *loader, const H3Quantised *q);
 /* @keep: it is a part of the model: counted, remembered */
 H3Weight *h3_loader_load_quantised (H3Loader *loader, const H3LoaderParts *p,
     gboolean keep);

@@ -177,6 +177,20 @@ h3_loader_quantised_bytes (const H3LoaderParts *p)
          (p->quantised[0].column_scale ? p->cols * sizeof (gfloat) : 0);
 }
 
+gboolean
+h3_loader_check_encoding (H3Loader *loader, const H3Quantised *q)
+{
+  const H3Device *device = loader->device ? loader->device : loader->planned;
+
+  if (!device || device->encodings >> q->encoding & 1)
+    return TRUE;
+  h3_loader_problem (loader,
+      "%s: tensor %s: %s does not take weights in %s; the CPU does",
+      q->weight->path, q->weight->name, device->name,
+      h3_encoding_info (q->encoding)->name);
+  return FALSE;
+}
+
 /* @keep: it is a part of the model */
 H3Weight *
 h3_loader_load_quantised (H3Loader *loader, const H3LoaderParts *p,
@@ -186,13 +200,6 @@ h3_loader_load_quantised (H3Loader *loader, const H3LoaderParts *p,
   const gint64 shape[] = { p->rows, p->width };
   g_autoptr (H3Weight) w = NULL;
 
-  if (!(loader->device->encodings >> q->encoding & 1)) {
-    h3_loader_problem (loader,
-        "%s: tensor %s: %s does not take weights in %s; the CPU does",
-        q->weight->path, q->weight->name, loader->device->name,
-        h3_encoding_info (q->encoding)->name);
-    return NULL;
-  }
   if (!h3_loader_may_go_on (loader))
     return NULL;
   w = h3_weight_new_encoded (q->encoding, p->rows, p->cols);

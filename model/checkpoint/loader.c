@@ -49,6 +49,12 @@ h3_loader_report_progress (const H3Loader *loader)
         loader->progress_data);
 }
 
+void
+h3_loader_plan_for (H3Loader *loader, const H3Device *device)
+{
+  loader->planned = device;
+}
+
 static void
 on_read (guint64 done, gpointer user_data)
 {
@@ -357,6 +363,8 @@ load_weight (H3Loader *loader, const H3LoaderParts *p)
   if (p->stacked)
     return load_stacked (loader, p);
   if (h3_loader_parts_quantised (p)) {
+    if (!h3_loader_check_encoding (loader, p->quantised))
+      return NULL;
     loader->bytes += h3_loader_quantised_bytes (p);
     count_encoded (loader, p->rows, p->cols);
     return loader->device ? h3_loader_load_quantised (loader, p, TRUE) : NULL;
@@ -437,7 +445,9 @@ h3_loader_piece (H3Loader *loader, const gchar *name, gint64 rows, gint64 cols,
 
   g_return_val_if_fail (first >= 0 && n >= 1 && first <= rows - n, FALSE);
 
-  if (!h3_loader_find_parts (loader, &p, &name, 1))
+  if (!h3_loader_find_parts (loader, &p, &name, 1) ||
+      (h3_loader_parts_quantised (&p) &&
+          !h3_loader_check_encoding (loader, p.quantised)))
     return FALSE;
   if (!loader->device)
     return TRUE;

@@ -31,6 +31,15 @@ H3Loader *h3_loader_new (H3TensorSet *set, const gchar *what);
 void h3_loader_free (H3Loader *loader);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (H3Loader, h3_loader_free)
 
+/**
+ * h3_loader_plan_for:
+ * @device: (nullable): what the dry run is for: matrices are counted in the type
+ *   that is asked for there, and encodings that it does not take are problems
+ *   before anything is uploaded. NULL, as in the beginning: as stored
+ *
+ * Must outlive the dry run.
+ */
+void h3_loader_plan_for (H3Loader *loader, const H3Device *device);
 /* Starts the real run: uploads to @device, stops when @stop asks, which is asked
  * from the loading thread. Without this call the loader is in its dry run. */
 gboolean h3_loader_begin (H3Loader *loader, H3Device *device,

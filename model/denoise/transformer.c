@@ -260,10 +260,11 @@ open_tensors (const H3Checkpoint *checkpoint, H3QkvOrder *qkv, GError **error)
 }
 
 gboolean
-h3_transformer_plan (const H3Checkpoint *checkpoint,
+h3_transformer_plan (const H3Checkpoint *checkpoint, const H3Device *device,
     H3TransformerConfig *config, guint64 *weight_bytes, GError **error)
 {
-  Source source = { .config = config };
+  Source source = { .config = config,
+    .narrow = device ? device->act_dtype : H3_DTYPE_F32 };
   g_autoptr (H3TensorSet) set = open_tensors (checkpoint, &source.qkv, error);
   g_autoptr (H3Loader) loader = NULL;
 
@@ -271,6 +272,7 @@ h3_transformer_plan (const H3Checkpoint *checkpoint,
       !h3_transformer_config_read (config, set, &source.diffusers, error))
     return FALSE;
   loader = source.loader = h3_loader_new (set, H3_TRANSFORMER_WHAT);
+  h3_loader_plan_for (loader, device);
   return check (&source, weight_bytes, error);
 }
 
@@ -289,6 +291,7 @@ h3_transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
       !h3_transformer_config_read (&config, set, &source.diffusers, error))
     return NULL;
   loader = source.loader = h3_loader_new (set, H3_TRANSFORMER_WHAT);
+  h3_loader_plan_for (loader, device);
   if (!check (&source, NULL, error) ||
       !h3_loader_begin (loader, device, stop, progress, user_data, error))
     return NULL;

@@ -28,11 +28,13 @@ typedef struct {
 
 typedef struct _H3Transformer H3Transformer;
 
-/* Checks every tensor. @weight_bytes: of those that stay in the device's memory;
+/* Checks every tensor. @device: (nullable): for which @weight_bytes are counted,
+ * and which takes the encodings or is an error; NULL: as stored. @weight_bytes: of those that stay in the device's memory;
  * AdaLN's, 40 % of all where they are not pruned, are read when a schedule needs
  * them. */
 gboolean h3_transformer_plan (const H3Checkpoint *checkpoint,
-    H3TransformerConfig *config, guint64 *weight_bytes, GError **error);
+    const H3Device *device, H3TransformerConfig *config, guint64 *weight_bytes,
+    GError **error);
 /* Shared between sessions, of any thread; reference counted. Keeps the files
  * open. What was computed of AdaLN is kept, which changes no result. */
 H3Transformer *h3_transformer_load (const H3Checkpoint *checkpoint,

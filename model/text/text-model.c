@@ -179,8 +179,8 @@ read_tensors (H3Loader *loader, H3TextModel *model, H3DType narrow,
 
 /* Opens the component and makes the dry run; the loader is ready to begin. */
 static H3Loader *
-plan (const H3Checkpoint *checkpoint, H3TextModel *model, H3DType narrow,
-    H3TensorSet **set, GError **error)
+plan (const H3Checkpoint *checkpoint, H3TextModel *model,
+    const H3Device *device, H3TensorSet **set, GError **error)
 {
   g_autoptr (H3Config) file = NULL;
   g_autoptr (H3Loader) loader = NULL;
@@ -190,22 +190,23 @@ plan (const H3Checkpoint *checkpoint, H3TextModel *model, H3DType narrow,
     return NULL;
 
   loader = h3_loader_new (*set, what);
+  h3_loader_plan_for (loader, device);
   count_layers (loader);
   h3_text_config_check_shapes (loader, file, &model->config);
-  if (!read_tensors (loader, model, narrow, error))
+  if (!read_tensors (loader, model, device ? device->act_dtype : H3_DTYPE_F32,
+          error))
     return NULL;
   model->config.encoded = h3_loader_encoded_elements (loader);
   return g_steal_pointer (&loader);
 }
 
 gboolean
-h3_text_model_plan (const H3Checkpoint *checkpoint, H3TextConfig *config,
-    guint64 *weight_bytes, GError **error)
+h3_text_model_plan (const H3Checkpoint *checkpoint, const H3Device *device,
+    H3TextConfig *config, guint64 *weight_bytes, GError **error)
 {
   g_autoptr (H3TextModel) model = text_model_new ();
   g_autoptr (H3TensorSet) set = NULL;
-  g_autoptr (H3Loader) loader =
-      plan (checkpoint, model, H3_DTYPE_F32, &set, error);
+  g_autoptr (H3Loader) loader = plan (checkpoint, model, device, &set, error);
 
   if (!loader)
     return FALSE;
@@ -223,8 +224,7 @@ h3_text_model_load (const H3Checkpoint *checkpoint, H3Device *device,
 {
   g_autoptr (H3TextModel) model = text_model_new ();
   g_autoptr (H3TensorSet) set = NULL;
-  g_autoptr (H3Loader) loader =
-      plan (checkpoint, model, device->act_dtype, &set, error);
+  g_autoptr (H3Loader) loader = plan (checkpoint, model, device, &set, error);
 
   if (!loader ||
       !h3_loader_begin (loader, device, stop, progress, user_data, error) ||

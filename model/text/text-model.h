@@ -21,9 +21,11 @@ typedef struct {
 typedef struct _H3TextModel H3TextModel;
 
 /* Reads config and shapes, checks every tensor, allocates nothing on a device.
- */
+ * @device: (nullable): for which @weight_bytes are counted, and which takes the
+ * encodings or is an error; NULL: as stored. */
 gboolean h3_text_model_plan (const H3Checkpoint *checkpoint,
-    H3TextConfig *config, guint64 *weight_bytes, GError **error);
+    const H3Device *device, H3TextConfig *config, guint64 *weight_bytes,
+    GError **error);
 /* Immutable and shared between sessions; reference counted. */
 H3TextModel *h3_text_model_load (const H3Checkpoint *checkpoint,
     H3Device *device, const H3Stop *stop, H3LoadProgress progress,

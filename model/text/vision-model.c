@@ -168,8 +168,8 @@ read_tensors (H3Loader *loader, H3VisionModel *model, GError **error)
 
 /* Opens the component and makes the dry run; the loader is ready to begin. */
 static H3Loader *
-plan (const H3Checkpoint *checkpoint, H3VisionModel *model, H3TensorSet **set,
-    GError **error)
+plan (const H3Checkpoint *checkpoint, H3VisionModel *model,
+    const H3Device *device, H3TensorSet **set, GError **error)
 {
   g_autoptr (H3Config) file = NULL;
   g_autoptr (H3Loader) loader = NULL;
@@ -180,6 +180,7 @@ plan (const H3Checkpoint *checkpoint, H3VisionModel *model, H3TensorSet **set,
 
   model->blocks = g_new0 (H3VisionBlock, model->config.depth);
   loader = h3_loader_new (*set, what);
+  h3_loader_plan_for (loader, device);
   h3_vision_config_check_shapes (loader, file, &model->config);
   if (!read_tensors (loader, model, error))
     return NULL;
@@ -188,12 +189,12 @@ plan (const H3Checkpoint *checkpoint, H3VisionModel *model, H3TensorSet **set,
 }
 
 gboolean
-h3_vision_model_plan (const H3Checkpoint *checkpoint, H3VisionConfig *config,
-    guint64 *weight_bytes, GError **error)
+h3_vision_model_plan (const H3Checkpoint *checkpoint, const H3Device *device,
+    H3VisionConfig *config, guint64 *weight_bytes, GError **error)
 {
   g_autoptr (H3VisionModel) model = vision_model_new ();
   g_autoptr (H3TensorSet) set = NULL;
-  g_autoptr (H3Loader) loader = plan (checkpoint, model, &set, error);
+  g_autoptr (H3Loader) loader = plan (checkpoint, model, device, &set, error);
 
   if (!loader)
     return FALSE;
@@ -211,7 +212,7 @@ h3_vision_model_load (const H3Checkpoint *checkpoint, H3Device *device,
 {
   g_autoptr (H3VisionModel) model = vision_model_new ();
   g_autoptr (H3TensorSet) set = NULL;
-  g_autoptr (H3Loader) loader = plan (checkpoint, model, &set, error);
+  g_autoptr (H3Loader) loader = plan (checkpoint, model, device, &set, error);
 
   if (!loader ||
       !h3_loader_begin (loader, device, stop, progress, user_data, error) ||

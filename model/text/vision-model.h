@@ -26,9 +26,10 @@ typedef struct {
 typedef struct _H3VisionModel H3VisionModel;
 
 /* Reads config and shapes, checks every tensor, allocates nothing on a device.
- */
+ * @device: (nullable): as of h3_text_model_plan(). */
 gboolean h3_vision_model_plan (const H3Checkpoint *checkpoint,
-    H3VisionConfig *config, guint64 *weight_bytes, GError **error);
+    const H3Device *device, H3VisionConfig *config, guint64 *weight_bytes,
+    GError **error);
 /* Immutable and shared between sessions; reference counted. */
 H3VisionModel *h3_vision_model_load (const H3Checkpoint *checkpoint,
     H3Device *device, const H3Stop *stop, H3LoadProgress progress,

@@ -157,24 +157,26 @@ model_new (const H3VideoEncoderConfig *config)
 }
 
 static gboolean
-plan_source (Source *source, const H3Checkpoint *checkpoint, GError **error)
+plan_source (Source *source, const H3Checkpoint *checkpoint,
+    const H3Device *device, GError **error)
 {
   g_autoptr (H3VideoEncoderModel) nothing = NULL;
 
   if (!source_open (source, checkpoint, error))
     return FALSE;
+  h3_loader_plan_for (source->loader, device);
   nothing = model_new (&source->config);
   load_tensors (source, nothing);
   return h3_loader_finish (source->loader, error);
 }
 
 gboolean
-h3_video_encoder_plan (const H3Checkpoint *checkpoint,
+h3_video_encoder_plan (const H3Checkpoint *checkpoint, const H3Device *device,
     H3VideoEncoderConfig *config, guint64 *weight_bytes, GError **error)
 {
   g_auto (Source) source = { 0 };
 
-  if (!plan_source (&source, checkpoint, error))
+  if (!plan_source (&source, checkpoint, device, error))
     return FALSE;
   if (config)
     *config = source.config;
@@ -191,7 +193,7 @@ h3_video_encoder_load (const H3Checkpoint *checkpoint, H3Device *device,
   g_auto (Source) source = { 0 };
   g_autoptr (H3VideoEncoderModel) model = NULL;
 
-  if (!plan_source (&source, checkpoint, error) ||
+  if (!plan_source (&source, checkpoint, device, error) ||
       !h3_loader_begin (source.loader, device, stop, progress, user_data,
           error))
     return NULL;

@@ -23,9 +23,11 @@ typedef struct {
 typedef struct _H3VideoEncoderModel H3VideoEncoderModel;
 
 /* Checks names, shapes and types of the encoder's tensors against the
- * configuration; reads none. @config, @weight_bytes: (out), may be NULL. */
+ * configuration; reads none. @device: (nullable): for which weights are counted.
+ * @config, @weight_bytes: (out), may be NULL. */
 gboolean h3_video_encoder_plan (const H3Checkpoint *checkpoint,
-    H3VideoEncoderConfig *config, guint64 *weight_bytes, GError **error);
+    const H3Device *device, H3VideoEncoderConfig *config, guint64 *weight_bytes,
+    GError **error);
 /* The encoder's half only. Immutable, shared, reference counted. */
 H3VideoEncoderModel *h3_video_encoder_load (const H3Checkpoint *checkpoint,
     H3Device *device, const H3Stop *stop, H3LoadProgress progress,

@@ -272,12 +272,14 @@ vae_new (const H3VideoVaeConfig *config)
 }
 
 static gboolean
-plan_source (Source *source, const H3Checkpoint *checkpoint, GError **error)
+plan_source (Source *source, const H3Checkpoint *checkpoint,
+    const H3Device *device, GError **error)
 {
   g_autoptr (H3VideoVae) nothing = NULL;
 
   if (!source_open (source, checkpoint, error))
     return FALSE;
+  h3_loader_plan_for (source->loader, device);
   if (derive_geometry (source)) {
     nothing = vae_new (&source->config);
     load_tensors (source, nothing);
@@ -290,12 +292,13 @@ plan_source (Source *source, const H3Checkpoint *checkpoint, GError **error)
 }
 
 gboolean
-h3_video_vae_plan (const H3Checkpoint *checkpoint, H3VideoVaeConfig *config,
-    guint64 *weight_bytes, GError **error)
+h3_video_vae_plan (const H3Checkpoint *checkpoint, const H3Device *device,
+    H3VideoVaeConfig *config, guint64 *weight_bytes, GError **error)
 {
-  g_auto (Source) source = { 0 };
+  g_auto (Source)
+      source = { .narrow = device ? device->vae_dtype : H3_DTYPE_F32 };
 
-  if (!plan_source (&source, checkpoint, error))
+  if (!plan_source (&source, checkpoint, device, error))
     return FALSE;
   if (config)
     *config = source.config;
@@ -312,7 +315,7 @@ h3_video_vae_load (const H3Checkpoint *checkpoint, H3Device *device,
   g_auto (Source) source = { .narrow = device->vae_dtype };
   g_autoptr (H3VideoVae) vae = NULL;
 
-  if (!plan_source (&source, checkpoint, error) ||
+  if (!plan_source (&source, checkpoint, device, error) ||
       !h3_loader_begin (source.loader, device, stop, progress, user_data,
           error))
     return NULL;

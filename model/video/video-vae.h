@@ -27,9 +27,12 @@ typedef struct {
 typedef struct _H3VideoVae H3VideoVae;
 
 /* Checks names, shapes and types of the decoder's tensors against the
- * configuration; reads none. @config, @weight_bytes: (out), may be NULL. */
+ * configuration; reads none. @device: (nullable): for which weights are counted,
+ * and which takes the encodings or is an error; NULL: as stored. @config,
+ * @weight_bytes: (out), may be NULL. */
 gboolean h3_video_vae_plan (const H3Checkpoint *checkpoint,
-    H3VideoVaeConfig *config, guint64 *weight_bytes, GError **error);
+    const H3Device *device, H3VideoVaeConfig *config, guint64 *weight_bytes,
+    GError **error);
 /* The decoder's half only. Immutable, shared, reference counted. */
 H3VideoVae *h3_video_vae_load (const H3Checkpoint *checkpoint, H3Device *device,
     const H3Stop *stop, H3LoadProgress progress, gpointer user_data,

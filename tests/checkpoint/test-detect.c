@@ -248,7 +248,7 @@ test_no_tokenizer (void)
       "FL2VA/tokenizer/");
   g_clear_error (&error);
   /* fewer than fifty layers, and a geometry that is not the release's */
-  g_assert_false (h3_text_model_plan (c, NULL, &bytes, &error));
+  g_assert_false (h3_text_model_plan (c, NULL, NULL, &bytes, &error));
   h3_test_assert_h3_error (error, H3_ERROR_WRONG_TYPE, path, "0 layers");
 
   g_assert_cmpint (g_mkdir (tokenizer, 0777), ==, 0);

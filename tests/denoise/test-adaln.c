@@ -518,7 +518,7 @@ test_released (gconstpointer curve)
   write_released (path, GPOINTER_TO_INT (curve));
   checkpoint = h3_checkpoint_open (dir, H3_PARTITION_FL2VA, &error);
   g_assert_no_error (error);
-  h3_transformer_plan (checkpoint, &c, &weights, &error);
+  h3_transformer_plan (checkpoint, NULL, &c, &weights, &error);
   g_assert_no_error (error);
   g_assert_cmpint (c.layers, ==, 50);
   workspace = h3_transformer_workspace (&c, &bfloat16, 38010, 20);

@@ -298,7 +298,7 @@ test_config (void)
     H3TransformerConfig c;
 
     g_assert_no_error (error);
-    h3_transformer_plan (checkpoint, &c, &bytes[i], &error);
+    h3_transformer_plan (checkpoint, NULL, &c, &bytes[i], &error);
     g_assert_no_error (error);
     g_assert_cmpint (c.hidden, ==, 48);
     g_assert_cmpint (c.layers, ==, 3);

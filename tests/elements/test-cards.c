@@ -14,7 +14,7 @@
 #define SETTINGS "width=96 height=64 frames=22 steps=2 seed=1"
 
 /* What each test's card is called; one that has failed stays so. */
-enum { ROOMY, TIGHT, BROKEN, NAMED, REFUSED };
+enum { ROOMY, TIGHT, BROKEN, NAMED, REFUSED, SMALL };
 
 typedef struct {
   GstElement *pipeline;
@@ -235,6 +235,29 @@ test_large_clip (void)
   g_object_set (h3, "width", 96, "height", 64, NULL);
   assert_ends (tight);
   gst_object_unref (h3);
+}
+
+/* What cannot fit is said before the first byte goes to the card, of encoded
+ * weights as of plain ones. */
+static void
+test_nothing_uploaded (void)
+{
+  g_autofree gchar *encoded =
+      g_build_filename (g_getenv ("H3_QUANTISED_DIR"), "int8-metadata", NULL);
+  const gchar *const checkpoints[] = { h3_test_demo_dir (), encoded };
+
+  for (guint i = 0; i < G_N_ELEMENTS (checkpoints); i++) {
+    g_autoptr (Run) run = clip_new (SMALL, "");
+    GstElement *h3 = gst_bin_get_by_name (GST_BIN (run->pipeline), "h3");
+
+    g_object_set (h3, "model-path", checkpoints[i], "partition", 1, NULL);
+    card_reset (&cards[SMALL], 1000000);
+    assert_fails (run, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NO_SPACE_LEFT,
+        "bytes are needed at a time on");
+    g_assert_cmpuint (cards[SMALL].uploads, ==, 0);
+    g_assert_cmpuint (cards[SMALL].peak, ==, 0);
+    gst_object_unref (h3);
+  }
 }
 
 /* Memory that was free when it was asked for, and is not any more. */
@@ -506,6 +529,7 @@ main (int argc, char **argv)
   g_test_add_func ("/cards/stage", test_stage);
   g_test_add_func ("/cards/pipeline-residency", test_pipeline_residency);
   g_test_add_func ("/cards/large-clip", test_large_clip);
+  g_test_add_func ("/cards/nothing-uploaded", test_nothing_uploaded);
   g_test_add_func ("/cards/refused", test_refused);
   g_test_add_func ("/cards/broken", test_broken);
   g_test_add_func ("/cards/flush-encoders", test_flush_encoders);

@@ -15,7 +15,8 @@ static H3Checkpoint *checkpoint;
 static gint loads_allowed = G_MAXINT; /* atomic */
 
 static gboolean
-small_plan (const H3Checkpoint *from, guint64 *bytes, GError **error)
+small_plan (const H3Checkpoint *from, const H3Device *device, guint64 *bytes,
+    GError **error)
 {
   *bytes = SIZE;
   return TRUE;

@@ -93,7 +93,8 @@ run_text (const gchar *form, const gchar *suffix, Result *result)
   H3TextConfig config;
 
   setup_init (&s, form, suffix);
-  h3_text_model_plan (s.checkpoint, &config, &result->weights, &error);
+  h3_text_model_plan (s.checkpoint, s.device, &config, &result->weights,
+      &error);
   g_assert_no_error (error);
   model = h3_text_model_load (s.checkpoint, s.device, NULL, NULL, NULL, &error);
   g_assert_no_error (error);
@@ -120,7 +121,8 @@ run_vision (const gchar *form, const gchar *suffix, Result *result)
       (H3Image *) &image, &error);
   g_assert_no_error (error);
   setup_init (&s, form, suffix);
-  h3_vision_model_plan (s.checkpoint, &config, &result->weights, &error);
+  h3_vision_model_plan (s.checkpoint, s.device, &config, &result->weights,
+      &error);
   g_assert_no_error (error);
   model =
       h3_vision_model_load (s.checkpoint, s.device, NULL, NULL, NULL, &error);
@@ -166,7 +168,8 @@ run_transformer (const gchar *form, const gchar *suffix, Result *result)
 
   g_assert_no_error (error);
   setup_init (&s, form, suffix);
-  h3_transformer_plan (s.checkpoint, &config, &result->weights, &error);
+  h3_transformer_plan (s.checkpoint, s.device, &config, &result->weights,
+      &error);
   g_assert_no_error (error);
   transformer =
       h3_transformer_load (s.checkpoint, s.device, NULL, NULL, NULL, &error);
@@ -197,7 +200,7 @@ run_video (const gchar *form, const gchar *suffix, Result *result)
   gint first, n;
 
   setup_init (&s, form, suffix);
-  h3_video_vae_plan (s.checkpoint, &config, &result->weights, &error);
+  h3_video_vae_plan (s.checkpoint, s.device, &config, &result->weights, &error);
   g_assert_no_error (error);
   vae = h3_video_vae_load (s.checkpoint, s.device, NULL, NULL, NULL, &error);
   g_assert_no_error (error);
@@ -296,6 +299,30 @@ test_grouped (gconstpointer data)
   g_free (apart.values);
 }
 
+/* A device that takes plain weights only says so before anything is loaded. */
+static void
+test_refused (gconstpointer data)
+{
+  const gchar *form = data;
+  const H3Device plain = { .name = "plain card",
+    .act_dtype = H3_DTYPE_BF16,
+    .vae_dtype = H3_DTYPE_F16 };
+  g_auto (Setup) s = { 0 };
+  g_autoptr (GError) error = NULL;
+  H3TransformerConfig config;
+  guint64 bytes;
+
+  setup_init (&s, form, "");
+  g_assert_false (
+      h3_transformer_plan (s.checkpoint, &plain, &config, &bytes, &error));
+  h3_test_assert_h3_error (error, H3_ERROR_WRONG_TYPE,
+      "plain card does not take weights in");
+  g_clear_error (&error);
+  g_assert_true (
+      h3_transformer_plan (s.checkpoint, NULL, &config, &bytes, &error));
+  g_assert_no_error (error);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -310,5 +337,8 @@ main (int argc, char **argv)
   }
   g_test_add_data_func ("/quantised/grouped/int8", "int8", test_grouped);
   g_test_add_data_func ("/quantised/grouped/mxfp8", "mxfp8", test_grouped);
+  g_test_add_data_func ("/quantised/refused/fp8", "fp8-official", test_refused);
+  g_test_add_data_func ("/quantised/refused/gguf", "../gguf/blocks",
+      test_refused);
   return g_test_run ();
 }

@@ -366,7 +366,8 @@ test_plan (void)
   const guint64 linears = (4 + 2 * 2) * 16 * 40 + 40 * 64 + 3 * 64 * 40;
   const guint64 norms = 2 * 40 + 2 * 16;
 
-  g_assert_true (h3_text_model_plan (checkpoint, &config, &bytes, &error));
+  g_assert_true (
+      h3_text_model_plan (checkpoint, NULL, &config, &bytes, &error));
   g_assert_no_error (error);
   g_assert_cmpint (config.hidden, ==, 40);
   g_assert_cmpint (config.layers, ==, 52);
@@ -455,7 +456,7 @@ assert_plan_fails (const gchar *dir, H3Error code, const gchar *says,
   g_autoptr (GError) error = NULL;
   guint64 bytes;
 
-  g_assert_false (h3_text_model_plan (checkpoint, NULL, &bytes, &error));
+  g_assert_false (h3_text_model_plan (checkpoint, NULL, NULL, &bytes, &error));
   h3_test_assert_h3_error (error, code, says, and_says);
 }
 
@@ -612,7 +613,7 @@ test_missing_config (void)
   guint64 bytes;
 
   h3_test_remove_tree (config);
-  g_assert_false (h3_text_model_plan (checkpoint, NULL, &bytes, &error));
+  g_assert_false (h3_text_model_plan (checkpoint, NULL, NULL, &bytes, &error));
   h3_test_assert_h3_error (error, H3_ERROR_NOT_FOUND, "config.json");
   h3_test_remove_tree (root);
 }

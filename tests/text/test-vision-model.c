@@ -203,7 +203,8 @@ test_plan (void)
   const guint64 merger =
       (128 * 128 + 40 * 128) * 2 + (128 + 40) * 4; /* without its norm */
 
-  g_assert_true (h3_vision_model_plan (checkpoint, &config, &bytes, &error));
+  g_assert_true (
+      h3_vision_model_plan (checkpoint, NULL, &config, &bytes, &error));
   g_assert_no_error (error);
   g_assert_cmpint (config.hidden, ==, 32);
   g_assert_cmpint (config.depth, ==, 5);
@@ -415,7 +416,8 @@ assert_plan_fails (const gchar *dir, H3Error code, const gchar *says,
   g_autoptr (GError) error = NULL;
   guint64 bytes;
 
-  g_assert_false (h3_vision_model_plan (checkpoint, NULL, &bytes, &error));
+  g_assert_false (
+      h3_vision_model_plan (checkpoint, NULL, NULL, &bytes, &error));
   h3_test_assert_h3_error (error, code, says, and_says);
 }
 

@@ -700,13 +700,14 @@ test_plan (void)
   dir = fill_write_official (&fill_model_b, tensors, FILL_F32, network);
   checkpoint = h3_checkpoint_open (dir, H3_PARTITION_FL2VA, &error);
   g_assert_no_error (error);
-  g_assert_true (h3_video_encoder_plan (checkpoint, &config, &bytes, &error));
+  g_assert_true (
+      h3_video_encoder_plan (checkpoint, NULL, &config, &bytes, &error));
   g_assert_no_error (error);
   g_assert_cmpuint (bytes, ==, expected);
   g_assert_cmpint (config.levels, ==, 6);
   g_assert_cmpint (config.channels[3], ==, 64);
   g_assert_cmpint (config.vae.channels, ==, 24);
-  g_assert_true (h3_video_encoder_plan (checkpoint, NULL, NULL, NULL));
+  g_assert_true (h3_video_encoder_plan (checkpoint, NULL, NULL, NULL, NULL));
   fill_delete (dir);
 }
 
