@@ -222,6 +222,7 @@ gst_h3_frame_reader_reset (GstH3FrameReader *reader)
 {
   gst_clear_buffer (&reader->held);
   reader->n = 0;
+  reader->advances = FALSE;
 }
 
 static gboolean
@@ -275,7 +276,8 @@ end_time (const GstH3FrameReader *reader, GstBuffer *next)
 }
 
 /* Files of a varying rate give a mean one, and then only the timestamps tell; of
- * a steady rate they are rounded, and frames are better counted. */
+ * a steady rate they are rounded, and frames are better counted, as where they
+ * stand still. */
 static gboolean
 is_steady (const GstH3FrameReader *reader, GstClockTime end)
 {
@@ -285,7 +287,8 @@ is_steady (const GstH3FrameReader *reader, GstClockTime end)
 
   if (fps_n <= 0)
     return FALSE;
-  if (!GST_CLOCK_TIME_IS_VALID (end) || end < reader->start)
+  if (!GST_CLOCK_TIME_IS_VALID (end) || end < reader->start ||
+      !reader->advances)
     return TRUE;
   frame = gst_util_uint64_scale (GST_SECOND, fps_d, fps_n);
   counted = reader->start +
@@ -339,6 +342,8 @@ gst_h3_frame_reader_next (GstH3FrameReader *reader, GstBuffer *buffer,
   if (buffer && !check_time (reader, buffer, error))
     return FALSE;
   if (reader->held) {
+    reader->advances |= buffer && GST_BUFFER_PTS_IS_VALID (buffer) &&
+                        GST_BUFFER_PTS (buffer) > GST_BUFFER_PTS (reader->held);
     *until = end_of_held (reader, buffer);
     *have =
         gst_video_frame_map (frame, &reader->info, reader->held, GST_MAP_READ);

@@ -67,7 +67,7 @@ gboolean gst_h3_fitting_check_length (const GstH3Fitting *fitting,
  *
  * A frame is given back when the next one, or the end, says how long it lasts.
  * With a constant rate in the caps frames are counted, as long as their
- * timestamps agree within half a frame; otherwise those decide.
+ * timestamps agree within half a frame or stand still; otherwise those decide.
  */
 typedef struct {
   GstVideoInfo info;
@@ -75,6 +75,7 @@ typedef struct {
   guint64 n; /* frames that came in */
   GstBuffer *held;
   GstClockTime start; /* of the first frame */
+  gboolean advances;  /* a timestamp came after the one before it */
 } GstH3FrameReader;
 
 void gst_h3_frame_reader_reset (GstH3FrameReader *reader);
