@@ -7,7 +7,7 @@ struct _GstH3ConditionPad {
   GstH3ConditionMedia media;
   guint index;
 
-  gint flushed; /* atomic */
+  gint flushed, cut_off, dismissed; /* atomic */
 
   /* under lock, which is held over a frame's way onto its canvas; nothing is
    * taken after it but the pad's object lock */
@@ -30,6 +30,7 @@ forget (GstH3ConditionPad *self)
 void
 gst_h3_condition_pad_forget (GstH3ConditionPad *self)
 {
+  g_atomic_int_set (&self->cut_off, FALSE);
   g_mutex_lock (&self->lock);
   forget (self);
   g_mutex_unlock (&self->lock);
@@ -46,6 +47,26 @@ gst_h3_condition_pad_flush (GstAggregatorPad *pad, GstAggregator *aggregator)
   return GST_FLOW_OK;
 }
 
+void
+gst_h3_condition_pad_dismiss (GstH3ConditionPad *self)
+{
+  g_atomic_int_set (&self->dismissed, TRUE);
+}
+
+/* In the thread that unlinks. The element's task waits for EOS; not of a pad that
+ * is being released, with a lock held that EOS takes. */
+static void
+gst_h3_condition_pad_unlinked (GstPad *pad, GstPad *peer)
+{
+  GstH3ConditionPad *self = GST_H3_CONDITION_PAD (pad);
+
+  if (GST_PAD_IS_EOS (pad) || g_atomic_int_get (&self->dismissed))
+    return;
+  g_atomic_int_set (&self->cut_off, TRUE);
+  if (!gst_pad_send_event (pad, gst_event_new_eos ()))
+    g_atomic_int_set (&self->cut_off, FALSE); /* not running */
+}
+
 static void
 gst_h3_condition_pad_finalize (GObject *object)
 {
@@ -60,6 +81,7 @@ static void
 gst_h3_condition_pad_class_init (GstH3ConditionPadClass *klass)
 {
   G_OBJECT_CLASS (klass)->finalize = gst_h3_condition_pad_finalize;
+  GST_PAD_CLASS (klass)->unlinked = gst_h3_condition_pad_unlinked;
   GST_AGGREGATOR_PAD_CLASS (klass)->flush = gst_h3_condition_pad_flush;
 }
 
@@ -97,6 +119,12 @@ gboolean
 gst_h3_condition_pad_was_flushed (GstH3ConditionPad *self)
 {
   return g_atomic_int_compare_and_exchange (&self->flushed, TRUE, FALSE);
+}
+
+gboolean
+gst_h3_condition_pad_was_cut_off (GstH3ConditionPad *self)
+{
+  return g_atomic_int_get (&self->cut_off);
 }
 
 /* --- what comes in --- */

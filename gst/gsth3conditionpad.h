@@ -30,6 +30,8 @@ guint gst_h3_condition_pad_index (GstH3ConditionPad *pad);
  * demuxer behind this one's; so the pad never has a buffer, only EOS. */
 gboolean gst_h3_condition_pad_take (GstH3ConditionPad *pad, GstBuffer *buffer,
     const GstH3Fitting *fitting, gboolean demo, GError **error);
+/* Before it is released: that it is unlinked then means nothing. */
+void gst_h3_condition_pad_dismiss (GstH3ConditionPad *pad);
 /* Drops what came. */
 void gst_h3_condition_pad_forget (GstH3ConditionPad *pad);
 
@@ -38,6 +40,8 @@ void gst_h3_condition_pad_forget (GstH3ConditionPad *pad);
 
 /* Whether it was flushed since this was asked last. */
 gboolean gst_h3_condition_pad_was_flushed (GstH3ConditionPad *pad);
+/* Whether it was unlinked before its EOS, which it has then had instead. */
+gboolean gst_h3_condition_pad_was_cut_off (GstH3ConditionPad *pad);
 /* A clip's last frame has ended, too. */
 gboolean gst_h3_condition_pad_finish (GstH3ConditionPad *pad,
     const GstH3Fitting *fitting, gboolean demo, GError **error);

@@ -76,6 +76,20 @@ finish_all (GList *pads, const GstH3Fitting *fitting, gboolean demo,
 }
 
 static gboolean
+check_linked (GList *pads, GError **error)
+{
+  for (GList *l = pads; l; l = l->next)
+    if (gst_h3_condition_pad_was_cut_off (l->data)) {
+      g_set_error (error, H3_ERROR, H3_ERROR_FORMAT,
+          "Pad \"%s\" was unlinked before it had EOS: release a pad that is "
+          "not used",
+          GST_PAD_NAME (l->data));
+      return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
 are_keyframes (GList *pads, GstH3Task task)
 {
   guint n = 0;
@@ -225,7 +239,8 @@ collect (GstH3TextConditions *conditions, GList *pads, GstH3Task task,
 {
   g_autoptr (GList) sorted = g_list_sort (g_list_copy (pads), compare_pads);
 
-  if (!finish_all (sorted, fitting, demo, error))
+  if (!check_linked (sorted, error) ||
+      !finish_all (sorted, fitting, demo, error))
     return FALSE;
   if (are_keyframes (sorted, task)) {
     conditions->task = sorted ? "fl2va" : "t2va";

@@ -23,8 +23,9 @@
  * references, see `task`. The first prompt waits until all of them are at EOS,
  * and what they brought stays for all prompts, pads requested or released later
  * notwithstanding, until one of these pads is flushed: then each has to bring
- * its own again, so flush them together. Frames must come at their own size and
- * rate; give h3videovaeenc the same ones, by a tee.
+ * its own again, so flush them together. A pad that is unlinked before its EOS is
+ * an error; one that is released is not waited for. Frames must come at their own
+ * size and rate; give h3videovaeenc the same ones, by a tee.
  *
  * Each prompt leaves as one buffer of float32 [tokens, hidden], with the
  * custom meta `GstH3JobMeta` (task, tokens, prompt, prompt-sha256).
@@ -645,6 +646,14 @@ gst_h3_text_enc_create_new_pad (GstAggregator *aggregator,
   return pad ? GST_AGGREGATOR_PAD (pad) : NULL;
 }
 
+static void
+gst_h3_text_enc_release_pad (GstElement *element, GstPad *pad)
+{
+  if (GST_IS_H3_CONDITION_PAD (pad))
+    gst_h3_condition_pad_dismiss (GST_H3_CONDITION_PAD (pad));
+  GST_ELEMENT_CLASS (gst_h3_text_enc_parent_class)->release_pad (element, pad);
+}
+
 /* Caps are known with each prompt's length and set then. */
 static gboolean
 gst_h3_text_enc_negotiate (GstAggregator *aggregator)
@@ -813,6 +822,7 @@ gst_h3_text_enc_class_init (GstH3TextEncClass *klass)
   object_class->get_property = gst_h3_text_enc_get_property;
   object_class->finalize = gst_h3_text_enc_finalize;
   element_class->change_state = gst_h3_text_enc_change_state;
+  element_class->release_pad = gst_h3_text_enc_release_pad;
   aggregator_class->create_new_pad = gst_h3_text_enc_create_new_pad;
   aggregator_class->aggregate = gst_h3_text_enc_aggregate;
   aggregator_class->negotiate = gst_h3_text_enc_negotiate;

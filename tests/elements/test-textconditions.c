@@ -297,6 +297,7 @@ test_references (void)
 
 /* --- how frames come --- */
 
+/* @step: between timestamps; 0: they stand still; NONE: there are none */
 static GBytes *
 embed_clip (const Media *clip, const gchar *framerate, GstClockTime step,
     guint repeat)
@@ -308,7 +309,7 @@ embed_clip (const Media *clip, const gchar *framerate, GstClockTime step,
   for (guint i = 0; i < clip->n * repeat; i++) {
     GstBuffer *buffer = media_buffer (clip, i / repeat);
 
-    if (step > 0)
+    if (GST_CLOCK_TIME_IS_VALID (step))
       GST_BUFFER_PTS (buffer) = GST_SECOND + i * step;
     g_assert_cmpint (gst_harness_push (encoder->pads[0], buffer), ==,
         GST_FLOW_OK);
@@ -321,13 +322,16 @@ embed_clip (const Media *clip, const gchar *framerate, GstClockTime step,
 static void
 test_rate (void)
 {
+  const GstClockTime none = GST_CLOCK_TIME_NONE;
   g_autoptr (Media) clip = media_clip ();
-  g_autoptr (GBytes) by_number = embed_clip (clip, "24/1", 0, 1);
-  g_autoptr (GBytes) twice = embed_clip (clip, "48/1", 0, 2);
+  g_autoptr (GBytes) by_number = embed_clip (clip, "24/1", none, 1);
+  g_autoptr (GBytes) twice = embed_clip (clip, "48/1", none, 2);
+  g_autoptr (GBytes) still = embed_clip (clip, "24/1", 0, 1);
   g_autoptr (GBytes) by_time = embed_clip (clip, "0/1", GST_SECOND / 24, 1);
-  g_autoptr (GBytes) slower = embed_clip (clip, "12/1", 0, 1);
+  g_autoptr (GBytes) slower = embed_clip (clip, "12/1", none, 1);
 
   g_assert_true (g_bytes_equal (by_number, twice));
+  g_assert_true (g_bytes_equal (by_number, still));
   g_assert_true (g_bytes_equal (by_number, by_time));
   g_assert_cmpuint (g_bytes_get_size (slower), >, g_bytes_get_size (by_number));
 }
@@ -397,6 +401,83 @@ test_late_pads (void)
   without = embed (encoder, "fox");
   g_assert_true (g_bytes_equal (before, with));
   g_assert_true (g_bytes_equal (before, without));
+}
+
+static void
+release (Encoder *encoder, const gchar *name)
+{
+  g_autoptr (GstPad) pad = gst_element_get_static_pad (encoder->element, name);
+
+  gst_element_release_request_pad (encoder->element, pad);
+}
+
+static void
+unlink_pad (Encoder *encoder, guint i)
+{
+  g_autoptr (GstPad) pad = gst_pad_get_peer (encoder->pads[i]->srcpad);
+
+  gst_pad_unlink (encoder->pads[i]->srcpad, pad);
+}
+
+/* Who waits for a pad that goes waits for the others. */
+static void
+test_released_waiting (void)
+{
+  g_autoptr (Media) first = media_picture ("first");
+  g_autoptr (Encoder) encoder =
+      encoder_new ("auto", "image_0", "image_1", "video_2", NULL);
+  g_autoptr (GBytes) early = NULL, late = NULL;
+
+  push_text (encoder, "fox");
+  push_whole (encoder, 0, first);
+  push_media (encoder, 2, first);
+  g_usleep (20 * 1000);
+  release (encoder, "image_1");
+  g_assert_cmpuint (gst_harness_buffers_received (encoder->text), ==, 0);
+  release (encoder, "video_2");
+  early = pull (encoder);
+  late = embed (encoder, "fox");
+  g_assert_true (g_bytes_equal (early, late));
+  check_golden (encoder, "fl2va_first", KEYFRAME_PROMPT, "fl2va", 1);
+}
+
+/* What is cut off is not taken for whole. */
+static void
+test_unlinked_waiting (void)
+{
+  g_autoptr (Media) first = media_picture ("first");
+  g_autoptr (Media) clip = media_clip ();
+  g_autoptr (Encoder) encoder =
+      encoder_new ("auto", "image_0", "video_1", NULL);
+
+  push_text (encoder, "fox");
+  push_whole (encoder, 0, first);
+  push_media (encoder, 1, clip);
+  g_usleep (20 * 1000);
+  g_assert_cmpuint (gst_harness_buffers_received (encoder->text), ==, 0);
+  unlink_pad (encoder, 1);
+  assert_error (encoder, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+      "\"video_1\" was unlinked");
+}
+
+/* After EOS it has brought what it will, and before READY nothing is running. */
+static void
+test_unlinked_after (void)
+{
+  g_autoptr (Media) first = media_picture ("first");
+  g_autoptr (Encoder) encoder = encoder_new ("auto", "image_0", NULL);
+  GstPad *pad = gst_element_get_static_pad (encoder->element, "image_0");
+
+  gst_element_set_state (encoder->element, GST_STATE_READY);
+  unlink_pad (encoder, 0);
+  g_assert_cmpint (gst_pad_link (encoder->pads[0]->srcpad, pad), ==,
+      GST_PAD_LINK_OK);
+  gst_object_unref (pad);
+  gst_element_set_state (encoder->element, GST_STATE_PLAYING);
+  begin_text (encoder);
+  push_whole (encoder, 0, first);
+  unlink_pad (encoder, 0);
+  check_golden (encoder, "fl2va_first", KEYFRAME_PROMPT, "fl2va", 1);
 }
 
 /* --- flushes and states --- */
@@ -743,6 +824,9 @@ main (int argc, char **argv)
   g_test_add_func ("/textconditions/no-eos", test_no_eos);
   g_test_add_func ("/textconditions/prompt-first", test_prompt_first);
   g_test_add_func ("/textconditions/late-pads", test_late_pads);
+  g_test_add_func ("/textconditions/released-waiting", test_released_waiting);
+  g_test_add_func ("/textconditions/unlinked-waiting", test_unlinked_waiting);
+  g_test_add_func ("/textconditions/unlinked-after", test_unlinked_after);
   g_test_add_func ("/textconditions/flush-all", test_flush_all);
   g_test_add_func ("/textconditions/flush-one", test_flush_one);
   g_test_add_func ("/textconditions/flush-text", test_flush_text);
