@@ -26,6 +26,8 @@ void gst_h3_src_inputs_free (GstH3SrcInputs *inputs);
 /**
  * gst_h3_src_inputs_open:
  * @first, @last: (nullable), @references: (nullable): paths or URIs
+ * @timeout: the longest time, in ns, in which nothing comes of an input that is
+ *   waited for; 0: it is waited for good
  *
  * READY→PAUSED, before the children: adds what decodes them. Errors after that
  * are posted. Nothing is added without any.
@@ -34,16 +36,18 @@ void gst_h3_src_inputs_free (GstH3SrcInputs *inputs);
  * missing; there is nothing to close then
  */
 gboolean gst_h3_src_inputs_open (GstH3SrcInputs *inputs, const gchar *first,
-    const gchar *last, const gchar *const *references, GError **error);
+    const gchar *last, const gchar *const *references, GstClockTime timeout,
+    GError **error);
 /* After PAUSED→READY, and after READY→NULL: takes all of it out again. */
 void gst_h3_src_inputs_close (GstH3SrcInputs *inputs);
 
 /* With the bin's state lock: what is decoded is given up, and the prompt is not
  * read; its EOS passes. Does nothing when the prompt is on its way already. */
 void gst_h3_src_inputs_cancel (GstH3SrcInputs *inputs);
-/* An ERROR message that begins with the name of the input it is about. Takes and
- * returns one, the same when it is about none. */
-GstMessage *gst_h3_src_inputs_name_error (GstH3SrcInputs *inputs,
+/* Takes a child's ERROR message and returns it: the same when it is about none
+ * of the inputs, else one that begins with its name; NULL after an input's first
+ * error, what comes then follows from it. */
+GstMessage *gst_h3_src_inputs_take_error (GstH3SrcInputs *inputs,
     GstMessage *message);
 
 G_END_DECLS

@@ -18,7 +18,9 @@
  * are what the prompt speaks of, as <Picture 1>, <Video 1> and <Audio 1> in their
  * order: pictures, clips with their sound, sounds. They are files or URIs of
  * whatever GStreamer can decode, read anew for each clip; what they are is found
- * out.
+ * out: one picture or more, sound or none. A sound's one picture is its cover,
+ * which is not looked at. One that brings nothing for `input-timeout` is an
+ * error.
  *
  * EOS sent to the element (gst-launch-1.0 -e and an interrupt) cancels the clip
  * and ends the stream with what has been made of it.
@@ -52,6 +54,7 @@ GST_DEBUG_CATEGORY (gst_h3_src_debug);
 #define DEFAULT_PROMPT NULL
 #define DEFAULT_FIRST_FRAME NULL
 #define DEFAULT_LAST_FRAME NULL
+#define DEFAULT_INPUT_TIMEOUT (30 * GST_SECOND)
 
 /* After the properties below, one for each of the children's. */
 enum {
@@ -61,6 +64,7 @@ enum {
   PROP_LAST_FRAME,
   PROP_REFERENCES,
   PROP_CONDITION_ENCODE,
+  PROP_INPUT_TIMEOUT,
   PROP_FIRST_PROXY
 };
 
@@ -82,8 +86,9 @@ struct _GstH3Src {
   gchar *prompt, *first_frame, *last_frame;
   gchar **references; /* NULL: none */
   gint posterior;     /* of GST_TYPE_H3_POSTERIOR */
-  gboolean ending;    /* EOS was sent: the clip is to be cancelled */
-  guint64 job;        /* the denoiser's last */
+  GstClockTime input_timeout;
+  gboolean ending; /* EOS was sent: the clip is to be cancelled */
+  guint64 job;     /* the denoiser's last */
 
   GstH3PromptSrc *source;
   GstElement *children[N_CHILDREN];
@@ -279,6 +284,9 @@ gst_h3_src_set_input (GstH3Src *self, guint prop_id, const GValue *value)
     case PROP_CONDITION_ENCODE:
       self->posterior = g_value_get_enum (value);
       break;
+    case PROP_INPUT_TIMEOUT:
+      self->input_timeout = g_value_get_uint64 (value);
+      break;
     default:
       known = FALSE;
       break;
@@ -305,6 +313,9 @@ gst_h3_src_get_input (GstH3Src *self, guint prop_id, GValue *value)
       break;
     case PROP_CONDITION_ENCODE:
       g_value_set_enum (value, self->posterior);
+      break;
+    case PROP_INPUT_TIMEOUT:
+      g_value_set_uint64 (value, self->input_timeout);
       break;
     default:
       known = FALSE;
@@ -432,14 +443,16 @@ gst_h3_src_open_inputs (GstH3Src *self)
   g_autofree gchar *first = NULL, *last = NULL;
   g_auto (GStrv) references = NULL;
   g_autoptr (GError) error = NULL;
+  GstClockTime timeout;
 
   GST_OBJECT_LOCK (self);
+  timeout = self->input_timeout;
   first = g_strdup (self->first_frame);
   last = g_strdup (self->last_frame);
   references = g_strdupv (self->references);
   GST_OBJECT_UNLOCK (self);
   if (gst_h3_src_inputs_open (self->inputs, first, last,
-          (const gchar *const *) references, &error))
+          (const gchar *const *) references, timeout, &error))
     return TRUE;
   gst_h3_element_error (GST_ELEMENT_CAST (self), error,
       "opening keyframes and references");
@@ -464,9 +477,11 @@ gst_h3_src_change_state (GstElement *element, GstStateChange transition)
     default:
       break;
   }
-  ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
   /* a failure on the asynchronous way to PAUSED leaves the bin in READY, with
    * inputs that go on */
+  if (transition == GST_STATE_CHANGE_READY_TO_READY)
+    gst_h3_src_inputs_close (self->inputs);
+  ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY ||
       transition == GST_STATE_CHANGE_READY_TO_NULL ||
       (transition == GST_STATE_CHANGE_READY_TO_PAUSED &&
@@ -477,13 +492,15 @@ gst_h3_src_change_state (GstElement *element, GstStateChange transition)
   return ret;
 }
 
-/* Which of the inputs an error is about is our knowledge. */
+/* Which of the inputs an error is about is our knowledge, and that one is enough:
+ * a decoder's failure is its source's, too. */
 static void
 gst_h3_src_handle_message (GstBin *bin, GstMessage *message)
 {
   if (GST_MESSAGE_TYPE (message) == GST_MESSAGE_ERROR)
-    message = gst_h3_src_inputs_name_error (GST_H3_SRC (bin)->inputs, message);
-  GST_BIN_CLASS (parent_class)->handle_message (bin, message);
+    message = gst_h3_src_inputs_take_error (GST_H3_SRC (bin)->inputs, message);
+  if (message)
+    GST_BIN_CLASS (parent_class)->handle_message (bin, message);
 }
 
 static void
@@ -575,6 +592,7 @@ gst_h3_src_init (GstH3Src *self)
   self->first_frame = g_strdup (DEFAULT_FIRST_FRAME);
   self->last_frame = g_strdup (DEFAULT_LAST_FRAME);
   self->posterior = H3_POSTERIOR_SAMPLE;
+  self->input_timeout = DEFAULT_INPUT_TIMEOUT;
   self->source = g_object_new (GST_TYPE_H3_PROMPT_SRC, "name", "prompt", NULL);
   gst_bin_add (bin, GST_ELEMENT (self->source));
   for (Child c = 0; c < N_CHILDREN; c++) {
@@ -663,6 +681,22 @@ gst_h3_src_install_inputs (GObjectClass *object_class)
           "What of the encoder's distribution is the latent of a keyframe or "
           "reference.",
           GST_TYPE_H3_POSTERIOR, H3_POSTERIOR_SAMPLE, flags));
+  /**
+   * GstH3Src:input-timeout:
+   *
+   * The longest time in which nothing comes of a keyframe or reference, before
+   * it is an error that names it: of a file whose end no demuxer finds, a FIFO
+   * that nobody writes to, a server that stalls.
+   *
+   * Since: 0.1
+   */
+  g_object_class_install_property (object_class, PROP_INPUT_TIMEOUT,
+      g_param_spec_uint64 ("input-timeout", "Input timeout",
+          "The longest time, in ns, in which nothing comes of a keyframe or "
+          "reference that is waited for; then it is an error. It does not run "
+          "while a model works on what came, nor before PLAYING where a source "
+          "is live. 0 = it is waited for good.",
+          0, G_MAXUINT64, DEFAULT_INPUT_TIMEOUT, flags));
 }
 
 static void

@@ -184,6 +184,21 @@ clip_try (Clip *clip)
 }
 
 void
+clip_stop (Clip *clip)
+{
+  g_autoptr (GstBus) bus = gst_element_get_bus (clip->pipeline);
+  g_autoptr (GstMessage) message = NULL;
+
+  /* NULL would empty the bus. After a failure on the way to PAUSED a pipeline
+   * calls this one, too. */
+  gst_element_set_state (clip->pipeline, GST_STATE_READY);
+  message = gst_bus_pop_filtered (bus, GST_MESSAGE_ERROR);
+  if (message)
+    g_error ("another error: %s",
+        gst_structure_to_string (gst_message_get_structure (message)));
+}
+
+void
 clip_run (Clip *clip)
 {
   g_autoptr (GError) error = clip_try (clip);

@@ -32,6 +32,9 @@ void clip_run (Clip *clip);
 /* Waits for what clip_try() waits for. */
 GError *clip_wait (Clip *clip);
 
+/* To READY; none of its errors may be left by then, a failure is told once. */
+void clip_stop (Clip *clip);
+
 /* Runs clips with these as reference (or @property) and compares what they are
  * encoded to and what is made with them. @tolerance: relative L2; 0: every bit */
 #define assert_same_clips(property, a, b, tolerance)                           \
@@ -41,6 +44,11 @@ void check_same_clips (const gchar *where, const gchar *property,
 
 /* Runs a pipeline, from a printf format, to its end, in test_dir. */
 void make_file (const gchar *format, ...) G_GNUC_PRINTF (1, 2);
+/* A lossless clip of 96x64 in test_dir, each frame 5 brighter than the one @every
+ * before; a frame lasts @hold 240ths of a second. @fps_n 0: only the timestamps
+ * say so. @mux: what makes a file of it */
+void write_steady (const gchar *name, guint n, gint hold, gint every,
+    gint fps_n, gint fps_d, const gchar *mux);
 /* A file of @n bytes in test_dir. */
 void write_file (const gchar *name, gconstpointer bytes, gsize n);
 /* The path of a golden picture. */
@@ -49,5 +57,7 @@ gchar *golden_picture (const gchar *name);
 /* Where the tests are, one function a file. */
 void add_condition_media_tests (void);
 void add_condition_error_tests (void);
+void add_condition_wait_tests (void);
+void add_condition_odd_tests (void);
 
 G_END_DECLS

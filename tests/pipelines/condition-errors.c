@@ -32,6 +32,7 @@ check_error (Clip *clip, GQuark domain, gint code, const gchar *name,
   g_assert_error (error, domain, code);
   g_assert_true (g_str_has_prefix (error->message, name));
   g_assert_nonnull (strstr (error->message, text));
+  clip_stop (clip);
   g_assert_cmpint (gst_element_set_state (clip->pipeline, GST_STATE_NULL), ==,
       GST_STATE_CHANGE_SUCCESS);
 }
@@ -143,9 +144,12 @@ static void
 test_short_clips (void)
 {
   write_clip_of ("four.mkv", 4);
+  write_clip_of ("five.mkv", 5);
   write_clip_of ("twelve.mkv", 12);
   check_reference ("four.mkv", GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
       "frames");
+  check_reference ("five.mkv", GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+      "5 frames");
   check_reference ("twelve.mkv", GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
       "12 frames");
 }
@@ -162,6 +166,7 @@ check_refused (Clip *clip, GQuark domain, gint code, const gchar *one,
   g_assert_error (error, domain, code);
   g_assert_nonnull (strstr (error->message, one));
   g_assert_nonnull (strstr (error->message, two));
+  clip_stop (clip);
 }
 
 /* Before anything is opened: the files need not even be there. */

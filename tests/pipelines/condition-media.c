@@ -136,9 +136,7 @@ write_clip (const gchar *name, const gint *shades, const gint *ends, guint n,
   gst_element_set_state (pipeline, GST_STATE_NULL);
 }
 
-/* @hold: 240ths that each frame lasts; @step: of the shade from frame to frame,
- * every @every frames */
-static void
+void
 write_steady (const gchar *name, guint n, gint hold, gint every, gint fps_n,
     gint fps_d, const gchar *mux)
 {

@@ -294,5 +294,7 @@ main (int argc, char **argv)
   g_test_add_func ("/conditions/from-pipeline", test_from_pipeline);
   add_condition_media_tests ();
   add_condition_error_tests ();
+  add_condition_wait_tests ();
+  add_condition_odd_tests ();
   return test_end ();
 }
