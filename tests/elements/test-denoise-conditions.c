@@ -359,6 +359,25 @@ test_unlinked_waiting (void)
       "\"first_frame\" is not linked");
 }
 
+/* Nor is one that is released. */
+static void
+test_released_waiting (void)
+{
+  static const Case too_many = { "fl2va_first", "0", "0", "22", "3", "1", 1,
+    { { "first_frame", "condition_latents_0", 1, 4, 6 },
+        { "last_frame", "condition_latents_0", 1, 4, 6 } } };
+  g_auto (Conditioned) c = { NULL };
+  g_autoptr (GstPad) pad = NULL;
+
+  conditioned_init (&c, &too_many);
+  send_latent (c.pads[0], &too_many, &too_many.pads[0]);
+  denoiser_push (c.denoiser);
+  g_usleep (20 * 1000);
+  pad = gst_element_get_static_pad (c.denoiser->element, "last_frame");
+  gst_element_release_request_pad (c.denoiser->element, pad);
+  check_clip (&c, &first);
+}
+
 /* The other partition's transformer is open. */
 static void
 test_partition (void)
@@ -442,6 +461,8 @@ add_condition_tests (void)
   g_test_add_func ("/denoise/conditions/unlinked", test_unlinked);
   g_test_add_func ("/denoise/conditions/unlinked-waiting",
       test_unlinked_waiting);
+  g_test_add_func ("/denoise/conditions/released-waiting",
+      test_released_waiting);
   g_test_add_func ("/denoise/conditions/partition", test_partition);
   g_test_add_func ("/denoise/conditions/bad-latents", test_bad_latents);
   g_test_add_func ("/denoise/conditions/pads", test_pads);
