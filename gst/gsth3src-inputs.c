@@ -215,7 +215,7 @@ gst_h3_src_inputs_open (GstH3SrcInputs *self, const gchar *first,
   gboolean good;
 
   gst_h3_src_inputs_close (self); /* those of a start that failed */
-  self->connected = self->cancelled = self->failed = FALSE;
+  self->connected = self->cancelled = FALSE;
   self->timeout = timeout;
   /* what an earlier clip's references had set */
   gst_h3_src_inputs_copy_property (self->denoise, self->text_enc, "width");
@@ -286,6 +286,9 @@ gst_h3_src_inputs_close (GstH3SrcInputs *self)
   gst_clear_object (&self->prompt_pad);
   while ((input = pop (self, self->inputs)))
     gst_h3_src_input_free (input);
+  g_mutex_lock (&self->lock);
+  self->failed = FALSE;
+  g_mutex_unlock (&self->lock);
 }
 
 void
