@@ -49,7 +49,12 @@ has_part (const H3TensorSet *set, const gchar *part)
 static const gchar *
 find_foreign (const H3TensorSet *set)
 {
+  /* what is quantised first: SVDQuant's layers have low-rank parts, too */
   static const Foreign foreign[] = {
+    { ".quant_state.bitsandbytes__", "quantised by bitsandbytes (NF4, FP4)" },
+    { ".smooth_factor", "quantised by SVDQuant" },
+    { ".wscales", "quantised by SVDQuant" },
+    { ".qweight", "quantised in packed integers (SVDQuant, GPTQ or AWQ)" },
     { "h3_pdd.", "a PDD adapter (LoRA and a bank of output heads)" },
     { ".lora_A", "a LoRA adapter" },
     { ".lora_B", "a LoRA adapter" },
@@ -58,14 +63,18 @@ find_foreign (const H3TensorSet *set)
     { "control_proj_in.weight", "a ControlNet" },
     { "resizer.conv_in.weight", "a latent upscaler" },
     { "in_blocks.0.in_layers.2.weight", "a latent upscaler" },
-    { ".quant_state.bitsandbytes__", "quantised by bitsandbytes (NF4, FP4)" },
-    { ".smooth_factor", "quantised by SVDQuant" },
-    { ".wscales", "quantised by SVDQuant" },
+    { "decoder.3.conv.0.weight", "a tiny autoencoder for previews (taeh3)" },
+    { "decoder.mid.block_1.", "an autoencoder of images" },
+    { "decoder.mid_block.resnets.", "an autoencoder of images" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (foreign); i++)
     if (has_part (set, foreign[i].part))
       return foreign[i].what;
+  /* OrbitQuant and its like say in the metadata what they are */
+  if (h3_tensor_set_metadata (set, "quantization_config"))
+    return "quantised in a form of its own (its metadata have a "
+           "quantization_config)";
   return NULL;
 }
 

@@ -154,6 +154,7 @@ h3_stored_file_check_magic (const H3StoredFile *file, const guint8 *magic,
     gsize n_magic, GError **error)
 {
   static const gchar lfs[] = "version https://git-lfs";
+  static const gchar sqlite[] = "SQLite format 3";
   gsize first = 0;
 
   while (first < n_magic && g_ascii_isspace (magic[first]))
@@ -169,6 +170,14 @@ h3_stored_file_check_magic (const H3StoredFile *file, const guint8 *magic,
   if (n_magic >= 4 && (memcmp (magic, "PK\3\4", 4) == 0 || magic[0] == 0x80)) {
     g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
         "%s is a PyTorch pickle; only safetensors and GGUF are supported",
+        file->path);
+    return FALSE;
+  }
+  if (n_magic >= sizeof sqlite - 1 &&
+      memcmp (magic, sqlite, sizeof sqlite - 1) == 0) {
+    g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+        "%s is a database of Draw Things; only safetensors and GGUF are "
+        "supported",
         file->path);
     return FALSE;
   }

@@ -130,7 +130,7 @@ static void
 test_foreign (void)
 {
   static const struct {
-    const gchar *names[3];
+    const gchar *names[4];
     const gchar *needle;
   } foreign[] = {
     { { "diffusion_model.blocks.0.attn.qkv_proj.lora_A.weight" },
@@ -144,6 +144,14 @@ test_foreign (void)
           NULL },
         "bitsandbytes" },
     { { "blocks.0.attn.qkv_proj.smooth_factor" }, "SVDQuant" },
+    { { "blocks.0.attn.qkv_proj.qweight", "blocks.0.attn.qkv_proj.lora_down" },
+        "packed integers (SVDQuant" },
+    { { "blocks.0.attn.qkv_proj.wscales", "blocks.0.attn.qkv_proj.lora_down" },
+        "SVDQuant" },
+    { { "encoder.0.weight", "decoder.1.weight", "decoder.3.conv.0.weight" },
+        "tiny autoencoder for previews" },
+    { { "decoder.mid.block_1.conv1.weight" }, "autoencoder of images" },
+    { { "decoder.mid_block.resnets.0.conv1.weight" }, "autoencoder of images" },
     { { "v.weight" }, "nothing of MiniMax H3" },
   };
   g_autofree gchar *dir = h3_test_temp_dir ();
@@ -157,6 +165,58 @@ test_foreign (void)
     h3_test_assert_h3_error (error, H3_ERROR_WRONG_TYPE, path,
         foreign[i].needle);
   }
+  h3_test_remove_tree (dir);
+}
+
+/* Other containers, whatever they are called. */
+static void
+test_containers (void)
+{
+  static const struct {
+    const gchar *name, *bytes;
+    gsize n;
+    const gchar *needle;
+  } files[] = {
+    { "minimax_h3.pth", "PK\3\4 archive of torch", 22, "PyTorch pickle" },
+    { "minimax_h3.ckpt", "\x80\2}q\0X\5\0\0\0model", 16, "PyTorch pickle" },
+    { "minimax_h3_q8p.ckpt", "SQLite format 3\0 and more", 26,
+        "database of Draw Things" },
+    { "x.safetensors", "version https://git-lfs.github.com/spec/v1\n", 43,
+        "Git-LFS pointer" },
+    { "y.safetensors", "<!DOCTYPE html><html>404</html>", 31, "web page" },
+    { "z.gguf", "version https://git-lfs.github.com/spec/v1\n", 43,
+        "Git-LFS pointer" },
+  };
+  g_autofree gchar *dir = h3_test_temp_dir ();
+
+  for (guint i = 0; i < G_N_ELEMENTS (files); i++) {
+    g_autofree gchar *path = g_build_filename (dir, files[i].name, NULL);
+    g_autoptr (GError) error = NULL;
+
+    h3_test_write_file (path, files[i].bytes, files[i].n);
+    g_assert_null (h3_checkpoint_open (path, H3_PARTITION_FL2VA, &error));
+    h3_test_assert_h3_error (error, H3_ERROR_WRONG_TYPE, path, files[i].needle);
+  }
+  h3_test_remove_tree (dir);
+}
+
+/* A transformer whose makers say in its metadata that it needs their code. */
+static void
+test_own_form (void)
+{
+  static const gchar header[] =
+      "{\"__metadata__\":{\"quantization_config\":\"{}\"},"
+      "\"video_patch_proj.weight\":{\"dtype\":\"U8\",\"shape\":[1],"
+      "\"data_offsets\":[0,1]},\"audio_patch_proj.weight\":{\"dtype\":\"U8\","
+      "\"shape\":[1],\"data_offsets\":[1,2]}}";
+  g_autofree gchar *dir = h3_test_temp_dir ();
+  g_autofree gchar *path = g_build_filename (dir, "x.safetensors", NULL);
+  g_autoptr (GError) error = NULL;
+
+  write_safetensors (path, header, (const guint8 *) "ab", 2);
+  g_assert_null (h3_checkpoint_open (path, H3_PARTITION_FL2VA, &error));
+  h3_test_assert_h3_error (error, H3_ERROR_WRONG_TYPE, path,
+      "quantised in a form of its own");
   h3_test_remove_tree (dir);
 }
 
@@ -278,6 +338,8 @@ add_detect_tests (void)
   g_test_add_func ("/detect/names", test_names);
   g_test_add_func ("/detect/forms", test_forms);
   g_test_add_func ("/detect/foreign", test_foreign);
+  g_test_add_func ("/detect/containers", test_containers);
+  g_test_add_func ("/detect/own-form", test_own_form);
   g_test_add_func ("/detect/role", test_role);
   g_test_add_func ("/detect/folders", test_folders);
   g_test_add_func ("/detect/no-tokenizer", test_no_tokenizer);
