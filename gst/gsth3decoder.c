@@ -527,15 +527,30 @@ gst_h3_decoder_change_state (GstElement *element, GstStateChange transition)
   return ret;
 }
 
+/* Before there are caps h3denoise says what it will make by its settings. FALSE
+ * where nobody does: what the clip needs is checked when it begins. */
+static gboolean
+gst_h3_decoder_foresee (GstH3Decoder *self, GstH3LatentInfo *info)
+{
+  g_autoptr (GstCaps) caps =
+      gst_pad_peer_query_caps (GST_BASE_TRANSFORM_SINK_PAD (self), NULL);
+
+  if (!caps || gst_caps_is_any (caps) || gst_caps_is_empty (caps))
+    return FALSE;
+  caps = gst_caps_truncate (g_steal_pointer (&caps));
+  return gst_caps_is_fixed (caps) &&
+         gst_h3_latent_info_from_caps (info, caps, NULL);
+}
+
 guint64
 gst_h3_decoder_workspace (GstElement *element)
 {
   GstH3Decoder *self = GST_H3_DECODER (element);
+  GstH3LatentInfo info = self->info;
 
-  /* no caps yet: whatever the clip will need is checked when it begins */
-  if (self->info.channels == 0)
+  if (info.channels == 0 && !gst_h3_decoder_foresee (self, &info))
     return 0;
-  return GST_H3_DECODER_GET_CLASS (self)->workspace (self, &self->info);
+  return GST_H3_DECODER_GET_CLASS (self)->workspace (self, &info);
 }
 
 void

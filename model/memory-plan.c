@@ -12,20 +12,27 @@ h3_memory_plan_add (H3MemoryPlan *plan, guint64 weights, guint64 workspace,
     plan->largest = MAX (plan->largest, weights + workspace);
     plan->workspace = MAX (plan->workspace, workspace);
   } else {
-    plan->fixed += weights + workspace;
+    plan->fixed += weights;
+    plan->beside += workspace;
   }
 }
 
 guint64
 h3_memory_plan_least (const H3MemoryPlan *plan)
 {
-  return plan->fixed + plan->largest;
+  return plan->fixed + MAX (plan->largest, plan->beside);
+}
+
+guint64
+h3_memory_plan_stream (const H3MemoryPlan *plan)
+{
+  return plan->fixed + plan->beside + plan->largest;
 }
 
 guint64
 h3_memory_plan_whole (const H3MemoryPlan *plan)
 {
-  return plan->fixed + plan->parkable + plan->workspace;
+  return plan->fixed + plan->beside + plan->parkable + plan->workspace;
 }
 
 guint64

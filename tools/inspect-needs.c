@@ -89,25 +89,34 @@ needs_say (const Needs *needs, const gchar *half)
   }
 }
 
+/* Text encoder and transformer may be parked for each other and for decoding;
+ * what decodes keeps its workspace between clips. */
+static void
+say_sum (guint i)
+{
+  const H3MemoryPlan *plan = &all.plan[i];
+  g_autofree gchar *whole = size_text (h3_memory_plan_whole (plan));
+  g_autofree gchar *stream = size_text (h3_memory_plan_stream (plan));
+  g_autofree gchar *least = size_text (h3_memory_plan_least (plan));
+  g_autofree gchar *input = size_text (all.input[i]);
+
+  say ("", "on %s:", devices[i].name);
+  say ("", "  %10s with all models there", whole);
+  say ("", "  %10s with models in turn (residency=auto or stage)", stream);
+  say ("", "  %10s in turn, where one clip is made and no more", least);
+  say ("", "  %10s more for pictures and sounds that come in", input);
+}
+
 void
 needs_say_all (void)
 {
   if (all.n < 2)
     return;
   g_print ("\nall of these\n");
-  for (guint i = 0; i < N_DEVICES; i++) {
-    guint64 least = h3_memory_plan_least (&all.plan[i]);
-    g_autofree gchar *whole = size_text (h3_memory_plan_whole (&all.plan[i]));
-    g_autofree gchar *turns = size_text (least);
-    g_autofree gchar *input = size_text (all.input[i]);
-
+  say ("memory", "for clips of 1344x768, 124 frames");
+  for (guint i = 0; i < N_DEVICES; i++)
     if (all.refused[i])
-      say (i == 0 ? "memory" : "", "not on %s", devices[i].name);
+      say ("", "not on %s", devices[i].name);
     else
-      say (i == 0 ? "memory" : "",
-          "%s on %s, %s at the least, with text encoder and transformer in "
-          "turn (residency=auto or stage); pictures and sounds that come in "
-          "take up to %s more",
-          whole, devices[i].name, turns, input);
-  }
+      say_sum (i);
 }

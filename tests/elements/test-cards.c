@@ -260,6 +260,24 @@ test_nothing_uploaded (void)
   }
 }
 
+/* That a clip cannot be decoded is known before it is denoised. */
+static void
+test_decoding_foreseen (void)
+{
+  g_autoptr (Run) run = clip_new (SMALL, "");
+  GstElement *h3 = gst_bin_get_by_name (GST_BIN (run->pipeline), "h3");
+
+  card_reset (&cards[SMALL], 300000000);
+  g_object_set (h3, "width", 512, "height", 512, NULL);
+  assert_fails (run, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NO_SPACE_LEFT,
+      "bytes are needed at a time on");
+  g_assert_cmpuint (cards[SMALL].uploads, ==, 0);
+  gst_element_set_state (run->pipeline, GST_STATE_NULL);
+  g_object_set (h3, "width", 96, "height", 64, NULL);
+  assert_ends (run);
+  gst_object_unref (h3);
+}
+
 /* Memory that was free when it was asked for, and is not any more. */
 static void
 test_refused (void)
@@ -530,6 +548,7 @@ main (int argc, char **argv)
   g_test_add_func ("/cards/pipeline-residency", test_pipeline_residency);
   g_test_add_func ("/cards/large-clip", test_large_clip);
   g_test_add_func ("/cards/nothing-uploaded", test_nothing_uploaded);
+  g_test_add_func ("/cards/decoding-foreseen", test_decoding_foreseen);
   g_test_add_func ("/cards/refused", test_refused);
   g_test_add_func ("/cards/broken", test_broken);
   g_test_add_func ("/cards/flush-encoders", test_flush_encoders);
