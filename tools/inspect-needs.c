@@ -108,12 +108,12 @@ say_sum (guint i)
 }
 
 void
-needs_say_all (void)
+needs_say_all (gint width, gint height, gint frames)
 {
   if (all.n < 2)
     return;
   g_print ("\nall of these\n");
-  say ("memory", "for clips of 1344x768, 124 frames");
+  say ("memory", "for clips of %dx%d, %d frames", width, height, frames);
   for (guint i = 0; i < N_DEVICES; i++)
     if (all.refused[i])
       say ("", "not on %s", devices[i].name);

@@ -34,8 +34,9 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Needs, needs_clear)
 
 /* Prints it, and adds it to all. @half: "decoder" or "". */
 void needs_say (const Needs *needs, const gchar *half);
-/* Prints what all need together, where there is more than one. */
-void needs_say_all (void);
+/* Prints what all need together, where there is more than one. @width, @height,
+ * @frames: the clip that it was counted for. */
+void needs_say_all (gint width, gint height, gint frames);
 
 /* Lines of the report. */
 void say (const gchar *field, const gchar *format, ...) G_GNUC_PRINTF (2, 3);

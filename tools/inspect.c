@@ -5,7 +5,6 @@
 
 #include "model/audio/audio-encoder.h"
 #include "model/audio/audio-vae.h"
-#include "model/denoise/geometry.h"
 #include "model/denoise/transformer.h"
 #include "model/text/text-model.h"
 #include "model/video/video-encoder.h"
@@ -14,9 +13,6 @@
 #include <string.h>
 
 /* The clip that workspaces are counted for. */
-#define WIDTH 1344
-#define HEIGHT 768
-#define FRAMES 124
 #define STEPS 20
 #define TEXT_ROWS 512
 #define AUDIO_CHUNK 256
@@ -27,6 +23,14 @@ complain (GError *error)
   say ("problem", "%s", error->message);
   g_error_free (error);
   return FALSE;
+}
+
+static H3Geometry clip;
+
+gboolean
+inspect_for (gint width, gint height, gint frames, GError **error)
+{
+  return h3_geometry_init (&clip, width, height, frames, error);
 }
 
 /* Plans a model for each device. FALSE, with the problem said, when there is one
@@ -65,9 +69,7 @@ static gboolean
 inspect_transformer (const H3Checkpoint *checkpoint)
 {
   g_auto (Needs) needs = { NEEDS_TURNS };
-  GError *error = NULL;
   H3TransformerConfig c;
-  H3Geometry geometry;
 
   if (!plan (checkpoint, plan_transformer, &c, &needs))
     return FALSE;
@@ -80,11 +82,9 @@ inspect_transformer (const H3Checkpoint *checkpoint)
     say ("", "AdaLN from a table of %d timesteps by %d%s", c.curve_points,
         c.curve_width,
         c.time_dim > 0 ? ", with the basis that it was projected by" : "");
-  if (!h3_geometry_init (&geometry, WIDTH, HEIGHT, FRAMES, &error))
-    return complain (error);
   for (guint i = 0; i < N_DEVICES; i++)
     needs.workspace[i] = h3_transformer_workspace (&c, needs_device (i),
-        geometry.video_rows + geometry.audio_rows + TEXT_ROWS, STEPS);
+        clip.video_rows + clip.audio_rows + TEXT_ROWS, STEPS);
   needs_say (&needs, "");
   return TRUE;
 }
@@ -175,13 +175,13 @@ inspect_video_vae (const H3Checkpoint *checkpoint)
       c.layers, c.heads, c.head_dim, c.ffn, c.channels, c.tile);
   for (guint i = 0; i < N_DEVICES; i++)
     decoder.workspace[i] = h3_video_decoder_workspace (&c, needs_device (i),
-        HEIGHT / c.ratio, WIDTH / c.ratio);
+        clip.height / c.ratio, clip.width / c.ratio);
   needs_say (&decoder, "decoder: ");
   if (!plan (checkpoint, plan_video_encoder, &e, &encoder))
     return FALSE;
   for (guint i = 0; i < N_DEVICES; i++)
-    encoder.workspace[i] =
-        h3_video_encoder_workspace (&e, needs_device (i), HEIGHT, WIDTH, TRUE);
+    encoder.workspace[i] = h3_video_encoder_workspace (&e, needs_device (i),
+        clip.height, clip.width, TRUE);
   needs_say (&encoder, "encoder: ");
   return TRUE;
 }

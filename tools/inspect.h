@@ -3,6 +3,7 @@
 #pragma once
 
 #include "model/checkpoint/detect.h"
+#include "model/denoise/geometry.h"
 
 /* What the tensors of a set are stored as (checkpoints.md 2.2, 4.2). */
 typedef struct {
@@ -24,6 +25,9 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Census, census_clear)
 /* Opens every shard; reads headers and markers, no weights. */
 void census_take (Census *census, H3TensorSet *set);
 
+/* What memory is counted for, before anything is inspected. FALSE for a clip that
+ * there cannot be. */
+gboolean inspect_for (gint width, gint height, gint frames, GError **error);
 /* Prints a report on each component of @path that is not in @seen, a set of
  * strings; FALSE when anything is wrong or cannot be used. */
 gboolean inspect (const gchar *path, GHashTable *seen);

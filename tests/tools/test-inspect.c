@@ -87,6 +87,8 @@ test_wrong (void)
   assert_says (file, 1, "LoRA adapter", NULL);
   g_free (inspect (NULL, &status));
   g_assert_cmpint (status, ==, 2);
+  g_free (inspect ("--width=7", &status));
+  g_assert_cmpint (status, ==, 2);
   h3_test_remove_tree (dir);
 }
 
