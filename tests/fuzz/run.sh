@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later
-# Fuzzes the readers of files for SECONDS in all (60): tests/fuzz/run.sh [SECONDS]
+# Fuzzes the readers of files for SECONDS in all (30): tests/fuzz/run.sh [SECONDS]
 # Built with clang in build-fuzz/; inputs found on the way stay there, the corpus
 # in the repository is only read. Ends with 1 when something was found, and says
 # where the input is: put it into corpus/ once fixed.
 set -eu
 
-seconds=${1:-60}
+seconds=${1:-30}
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
 build=$top/build-fuzz
