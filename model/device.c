@@ -70,6 +70,7 @@ h3_stream_free (H3Stream *stream)
   g_return_if_fail (stream != NULL);
   device = stream->device;
   g_clear_error (&stream->error);
+  g_clear_pointer (&stream->low, h3_tensor_unref);
   device->ops->stream_free (stream);
   h3_device_unref (device);
 }
@@ -114,6 +115,18 @@ h3_stream_synchronize (H3Stream *stream, GError **error)
       stream->error = late;
   }
   return h3_stream_check (stream, error);
+}
+
+gboolean
+h3_stream_reserve_low_rank (H3Stream *stream, gint64 elements, GError **error)
+{
+  if (elements == 0 ||
+      (stream->low && h3_tensor_size (stream->low) >= elements))
+    return TRUE;
+  g_clear_pointer (&stream->low, h3_tensor_unref);
+  stream->low = h3_tensor_new_1d (stream->device, stream->device->act_dtype,
+      elements, error);
+  return stream->low != NULL;
 }
 
 gboolean

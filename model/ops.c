@@ -72,6 +72,53 @@ h3_scale (H3Stream *stream, H3Tensor *y, const H3Tensor *x, gfloat factor)
   stream->device->ops->scale (stream, y, x, factor);
 }
 
+/* The stream's memory as [rows, rank]; @view is for a few calls and nobody's
+ * reference. */
+static gboolean
+low_rank_view (H3Stream *stream, gint64 rows, gint64 rank, H3Tensor *view)
+{
+  GError *error = NULL;
+
+  if (!h3_stream_reserve_low_rank (stream, MAX (rows * rank, 1), &error)) {
+    h3_stream_fail (stream, error->code, "linear: %s", error->message);
+    g_error_free (error);
+    return FALSE;
+  }
+  *view = *stream->low;
+  view->rank = 2;
+  view->shape[0] = rows;
+  view->shape[1] = rank;
+  view->bytes = rows * rank * h3_dtype_size (view->dtype);
+  return TRUE;
+}
+
+/* y += x downᵀ upᵀ */
+static void
+add_low_rank (H3Stream *stream, const H3LinearArgs *args)
+{
+  const H3Weight *w = args->weight;
+  H3Tensor low;
+  const H3LinearArgs down = { .y = &low, .x = args->x, .weight = w->down };
+  const H3LinearArgs up = { .y = args->y,
+    .x = &low,
+    .weight = w->up,
+    .accumulate = TRUE };
+
+  if (!low_rank_view (stream, h3_tensor_rows (args->x), w->down->rows, &low))
+    return;
+  stream->device->ops->linear (stream, &down);
+  if (!stream->error)
+    stream->device->ops->linear (stream, &up);
+}
+
+/* Its two factors fit each other, and the weight. */
+static gboolean
+low_rank_fits (H3Stream *stream, const gchar *op, const H3Weight *w)
+{
+  return MATRIX_WEIGHT (w->down, ANY, w->cols) &&
+         MATRIX_WEIGHT (w->up, w->rows, w->down->rows);
+}
+
 void
 h3_linear (H3Stream *stream, const H3LinearArgs *args)
 {
@@ -84,14 +131,19 @@ h3_linear (H3Stream *stream, const H3LinearArgs *args)
   n = args->weight->rows;
   if (!MATRIX ("y", args->y, KIND_ACT, h3_tensor_rows (args->x), n) ||
       (args->bias && !VECTOR ("the bias", args->bias, KIND_F32, n)) ||
-      !apart (stream, op, "x", args->y, args->x))
+      !apart (stream, op, "x", args->y, args->x) ||
+      (args->weight->down && !low_rank_fits (stream, op, args->weight)))
     return;
   if (h3_tensor_cols (args->x) == 0)
     refuse (stream, op, "x has no columns");
   else if (args->accumulate && args->activation != H3_ACTIVATION_NONE)
     refuse (stream, op, "an activation and accumulate exclude each other");
+  else if (args->weight->down && args->activation != H3_ACTIVATION_NONE)
+    refuse (stream, op, "an activation and a low rank exclude each other");
   else
     stream->device->ops->linear (stream, args);
+  if (args->weight->down && !stream->error)
+    add_low_rank (stream, args);
 }
 
 void
@@ -112,10 +164,17 @@ h3_linear_swiglu (H3Stream *stream, const H3LinearSwigluArgs *args)
       !apart (stream, op, "gate_up", args->y, args->gate_up) ||
       !apart (stream, op, "x", args->gate_up, args->x))
     return;
-  if (h3_tensor_cols (args->x) == 0)
+  if (h3_tensor_cols (args->x) == 0) {
     refuse (stream, op, "x has no columns");
-  else
+  } else if (args->weight->down) {
+    h3_linear (stream, &(H3LinearArgs){ .y = args->gate_up,
+                           .x = args->x,
+                           .weight = args->weight,
+                           .bias = args->bias });
+    h3_swiglu (stream, args->y, args->gate_up);
+  } else {
     stream->device->ops->linear_swiglu (stream, args);
+  }
 }
 
 void
@@ -126,6 +185,7 @@ h3_embedding (H3Stream *stream, H3Tensor *y, const H3Weight *weight,
 
   if (stream->error || !VECTOR ("ids", ids, KIND_I32, ANY) ||
       !MATRIX_WEIGHT (weight, ANY, ANY) ||
+      (weight->down && !refuse (stream, op, "a low rank is not looked up")) ||
       !MATRIX ("y", y, KIND_ACT, ids->shape[0], weight->cols))
     return;
   stream->device->ops->embedding (stream, y, weight, ids);

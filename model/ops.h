@@ -32,9 +32,11 @@ typedef enum {
  * H3LinearArgs: y = act (x Wᵀ + b), or y += x Wᵀ + b when @accumulate
  * @y: [M, N]
  * @x: [M, K], may be a view
- * @weight: [N, K], in any encoding the device has
+ * @weight: [N, K], in any encoding the device has. One with a low rank added
+ *   (H3Weight.down, up) takes three products, and is rounded to y's type after
+ *   the first and the last
  * @bias: [N] or NULL
- * @activation: not together with @accumulate
+ * @activation: not together with @accumulate, nor with a low rank
  */
 typedef struct {
   H3Tensor *y;
@@ -509,6 +511,7 @@ struct _H3Stream {
   H3Device *device;   /* owned */
   GError *error;      /* the first failure, or NULL; owned */
   const H3Stop *stop; /* h3_stream_set_stop() */
+  H3Tensor *low;      /* h3_stream_reserve_low_rank(); owned */
 };
 
 H3Device *h3_device_ref (H3Device *device);
@@ -543,6 +546,16 @@ gboolean h3_stream_check (H3Stream *stream, GError **error);
  * set. Forgets an earlier failure.
  */
 void h3_stream_set_stop (H3Stream *stream, const H3Stop *stop);
+/**
+ * h3_stream_reserve_low_rank:
+ * @elements: of the device's activation type
+ *
+ * Memory of the stream's for x downᵀ of weights with a low rank, which linear
+ * allocates itself where it has less: at most rows of x * rank. FALSE with
+ * H3_ERROR_NO_SPACE.
+ */
+gboolean h3_stream_reserve_low_rank (H3Stream *stream, gint64 elements,
+    GError **error);
 /**
  * h3_stream_record:
  * @event: what marks the end of the work put on @stream so far, for

@@ -155,6 +155,8 @@ const H3EncodingInfo *h3_encoding_info (H3Encoding encoding);
  *   the largest; 0: the file has none
  * @full_precision: inputs are not to be rounded to the weight's format
  *   (full_precision_matrix_mult): the product is that of the decoded numbers
+ * @down, @up: (nullable): [rank, cols] and [rows, rank], together: what linear
+ *   adds to the numbers above, x downᵀ upᵀ (denoiser.md 8.1), in any encoding
  * @parts: (nullable): of #H3_ENCODING_STACKED, which has nothing else
  * @rotation: a power of 4 that divides cols, at most #H3_MAX_ROTATION; 1: none
  */
@@ -166,6 +168,7 @@ struct _H3Weight {
   H3Tensor *scale;        /* owned */
   H3Tensor *block_scale;  /* owned */
   H3Tensor *column_scale; /* owned */
+  H3Weight *down, *up;    /* owned; plain */
   H3Weight *parts[3];     /* owned; NULL after the last */
   guint rotation;
   gfloat input_scale;

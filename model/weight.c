@@ -105,6 +105,8 @@ h3_weight_unref (H3Weight *weight)
   g_clear_pointer (&weight->scale, h3_tensor_unref);
   g_clear_pointer (&weight->block_scale, h3_tensor_unref);
   g_clear_pointer (&weight->column_scale, h3_tensor_unref);
+  g_clear_pointer (&weight->down, h3_weight_unref);
+  g_clear_pointer (&weight->up, h3_weight_unref);
   for (guint i = 0; i < G_N_ELEMENTS (weight->parts); i++)
     g_clear_pointer (&weight->parts[i], h3_weight_unref);
   g_free (weight);

@@ -21,6 +21,7 @@ struct _H3Checkpoint {
   gboolean declared;      /* the files' form says whose the transformer is */
   gchar *other_partition; /* the transformer is declared to be another's */
   gdouble video_shift, audio_shift;
+  GArray *adapters; /* H3AdapterChoice */
 };
 
 const gchar *
@@ -486,6 +487,7 @@ h3_checkpoint_free (H3Checkpoint *checkpoint)
   for (guint i = 0; i < H3_N_COMPONENTS; i++)
     g_free (checkpoint->refusals[i]);
   g_free (checkpoint->other_partition);
+  g_clear_pointer (&checkpoint->adapters, g_array_unref);
   g_free (checkpoint->path);
   g_free (checkpoint);
 }
@@ -596,6 +598,36 @@ h3_checkpoint_set_qkv_order (H3Checkpoint *checkpoint, H3QkvOrder order)
   checkpoint->qkv_order = order;
 }
 
+static void
+adapter_clear (gpointer data)
+{
+  H3AdapterChoice *choice = data;
+
+  g_free (choice->path);
+}
+
+void
+h3_checkpoint_set_adapters (H3Checkpoint *checkpoint,
+    const H3AdapterChoice *adapters, guint n)
+{
+  g_clear_pointer (&checkpoint->adapters, g_array_unref);
+  checkpoint->adapters = g_array_new (FALSE, FALSE, sizeof (H3AdapterChoice));
+  g_array_set_clear_func (checkpoint->adapters, adapter_clear);
+  for (guint i = 0; i < n; i++) {
+    H3AdapterChoice choice = adapters[i];
+
+    choice.path = g_strdup (choice.path);
+    g_array_append_val (checkpoint->adapters, choice);
+  }
+}
+
+const H3AdapterChoice *
+h3_checkpoint_adapters (const H3Checkpoint *checkpoint, guint *n)
+{
+  *n = checkpoint->adapters ? checkpoint->adapters->len : 0;
+  return *n > 0 ? (const H3AdapterChoice *) checkpoint->adapters->data : NULL;
+}
+
 H3QkvOrder
 h3_checkpoint_qkv_order (const H3Checkpoint *checkpoint)
 {
@@ -658,6 +690,27 @@ compare_lines (gconstpointer a, gconstpointer b)
   return strcmp (*(const gchar *const *) a, *(const gchar *const *) b);
 }
 
+static void
+add_adapters (const H3Checkpoint *checkpoint, GPtrArray *lines)
+{
+  for (guint i = 0; checkpoint->adapters && i < checkpoint->adapters->len;
+       i++) {
+    const H3AdapterChoice *choice =
+        &g_array_index (checkpoint->adapters, H3AdapterChoice, i);
+    gchar *real = realpath (choice->path, NULL); /* free(), not g_free() */
+    g_autofree gchar *name = g_strdup_printf ("adapter %u %.17g %s", i,
+        choice->strength, real ? real : choice->path);
+
+    free (real);
+    if (is_dir (choice->path)) {
+      g_ptr_array_add (lines, g_steal_pointer (&name));
+      list_files (choice->path, "adapter", lines);
+    } else {
+      add_line (choice->path, name, lines);
+    }
+  }
+}
+
 gchar *
 h3_checkpoint_identity (const H3Checkpoint *checkpoint, H3Component component,
     GError **error)
@@ -680,6 +733,8 @@ h3_checkpoint_identity (const H3Checkpoint *checkpoint, H3Component component,
     add_single_lines (canonical, lines);
   g_ptr_array_add (lines,
       g_strdup_printf ("qkv %d", (gint) checkpoint->qkv_order));
+  if (component == H3_COMPONENT_TRANSFORMER)
+    add_adapters (checkpoint, lines);
   g_ptr_array_sort (lines, compare_lines);
   g_ptr_array_add (lines, NULL);
   text = g_strjoinv ("\n", (gchar **) lines->pdata);

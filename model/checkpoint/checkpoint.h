@@ -86,12 +86,26 @@ GPtrArray *h3_checkpoint_doubts (const H3Checkpoint *checkpoint,
  * anything is planned or loaded. */
 void h3_checkpoint_set_qkv_order (H3Checkpoint *checkpoint, H3QkvOrder order);
 H3QkvOrder h3_checkpoint_qkv_order (const H3Checkpoint *checkpoint);
+/* A LoRA adapter, and how strongly it acts; finite, 1 is as it was trained. */
+typedef struct {
+  gchar *path;
+  gdouble strength;
+} H3AdapterChoice;
+
+/* Adapters for the transformer, all at once, which then is another one. Copied.
+ * Before anything is planned or loaded. */
+void h3_checkpoint_set_adapters (H3Checkpoint *checkpoint,
+    const H3AdapterChoice *adapters, guint n);
+/* (array length=n) */
+const H3AdapterChoice *h3_checkpoint_adapters (const H3Checkpoint *checkpoint,
+    guint *n);
 /* model_index.json's sigma_shift_scales, or the two schedulers' shift; 12 and 3
  * where they say nothing. */
 void h3_checkpoint_shifts (const H3Checkpoint *checkpoint, gdouble *video,
     gdouble *audio);
 /* The component's identity for sharing: canonical path, sizes and mtimes of
- * its files, so that a changed file is another model. Free with g_free(). */
+ * its files, so that a changed file is another model, and of the transformer its
+ * adapters. Free with g_free(). */
 gchar *h3_checkpoint_identity (const H3Checkpoint *checkpoint,
     H3Component component, GError **error);
 

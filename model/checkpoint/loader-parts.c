@@ -243,6 +243,7 @@ h3_loader_find_parts (H3Loader *loader, H3LoaderParts *p,
   if (!all)
     return FALSE;
   p->n = n;
+  p->name = names[0];
   p->type = p->tensor[0]->type;
   p->width = p->cols;
   if (p->matrix)

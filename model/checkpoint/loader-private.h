@@ -17,6 +17,10 @@ struct _H3Loader {
   guint64 total;           /* of the dry run */
   const H3Device *planned; /* whose dry run it is, or NULL; not owned */
   H3DType round_to;        /* H3_DTYPE_F32: matrices keep their type */
+  const H3Adapters *adapters; /* not owned; or NULL */
+  gint64 low_rank;
+  GHashTable *adapted; /* H3AdapterUpdate that a matrix was asked for of */
+  GPtrArray *merges;   /* what is to be done at the end of the real run */
 
   /* what this run found */
   GHashTable *used;    /* names, owned */
@@ -39,6 +43,7 @@ struct _H3Loader {
 /* One to three tensors whose rows follow each other, found and checked. */
 #define H3_LOADER_MAX_PARTS 3
 typedef struct {
+  const gchar *name; /* of the first, as the caller said it */
   const H3StoredTensor *tensor[H3_LOADER_MAX_PARTS];
   H3Quantised quantised[H3_LOADER_MAX_PARTS];
   gint64 n_rows[H3_LOADER_MAX_PARTS];
@@ -119,6 +124,25 @@ H3Weight *h3_loader_load_quantised (H3Loader *loader, const H3LoaderParts *p,
 /* Sets decoded or stacked where GGUF's blocks are not one weight as they are: of
  * parts whose tensor, quantised, type, plain, order and cols are set. */
 void h3_loader_parts_look_at_blocks (H3LoaderParts *p);
+/* Adapters (loader-adapters.c). */
+
+/* NULL: there are none for this matrix, or they do not fit it. */
+const GPtrArray *h3_loader_find_updates (H3Loader *loader,
+    const H3LoaderParts *p);
+/* Keys of files, not owned. */
+GPtrArray *h3_loader_unmatched_updates (const H3Loader *loader);
+/* Into numbers that have arrived; or when all have. */
+gboolean h3_loader_merge (H3Loader *loader, const GPtrArray *updates,
+    const H3LoaderParts *p, H3Tensor *tensor);
+void h3_loader_merge_later (H3Loader *loader, const GPtrArray *updates,
+    const H3LoaderParts *p, H3Tensor *tensor);
+gboolean h3_loader_merge_all (H3Loader *loader);
+/* Beside a quantised weight. */
+guint64 h3_loader_low_rank_bytes (H3Loader *loader, const GPtrArray *updates,
+    const H3LoaderParts *p);
+gboolean h3_loader_add_low_rank (H3Loader *loader, const GPtrArray *updates,
+    const H3LoaderParts *p, H3Weight *weight, gboolean keep);
+
 /* As floats of @dtype. */
 H3Weight *h3_loader_load_decoded (H3Loader *loader, const H3LoaderParts *p,
     H3DType dtype, gboolean keep);

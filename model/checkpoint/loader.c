@@ -29,6 +29,8 @@ h3_loader_free (H3Loader *loader)
   if (!loader)
     return;
   g_clear_pointer (&loader->reader, h3_reader_free);
+  g_clear_pointer (&loader->merges, g_ptr_array_unref);
+  g_clear_pointer (&loader->adapted, g_hash_table_unref);
   g_clear_pointer (&loader->tensors, g_ptr_array_unref);
   g_clear_pointer (&loader->stream, h3_stream_free);
   g_clear_pointer (&loader->device, h3_device_unref);
@@ -321,7 +323,7 @@ load_tensor (H3Loader *loader, const H3LoaderParts *p, H3DType dtype,
 
 /* Weights */
 
-static H3Weight *load_weight (H3Loader *loader, const H3LoaderParts *p);
+static H3Weight *load_stored (H3Loader *loader, const H3LoaderParts *p);
 
 /* A weight for each part. */
 static H3Weight *
@@ -343,7 +345,7 @@ load_stacked (H3Loader *loader, const H3LoaderParts *p)
 
     if (h3_loader_parts_quantised (&one))
       one.width = h3_encoding_row_bytes (one.quantised[0].encoding, p->cols);
-    parts[i] = load_weight (loader, &one);
+    parts[i] = load_stored (loader, &one);
     n += parts[i] != NULL;
   }
   if (n == p->n)
@@ -353,8 +355,9 @@ load_stacked (H3Loader *loader, const H3LoaderParts *p)
   return NULL;
 }
 
+/* As the file has it. */
 static H3Weight *
-load_weight (H3Loader *loader, const H3LoaderParts *p)
+load_stored (H3Loader *loader, const H3LoaderParts *p)
 {
   const gint64 shape[] = { p->rows, p->cols };
   H3DType dtype = matrix_dtype (loader, p->decoded ? H3_STORED_F32 : p->type);
@@ -376,6 +379,25 @@ load_weight (H3Loader *loader, const H3LoaderParts *p)
     return h3_loader_load_decoded (loader, p, dtype, TRUE);
   tensor = load_tensor (loader, p, dtype, 2, shape);
   return tensor ? h3_weight_new_plain (tensor) : NULL;
+}
+
+/* With what adapters add to it. */
+static H3Weight *
+load_weight (H3Loader *loader, const H3LoaderParts *p)
+{
+  const GPtrArray *updates = h3_loader_find_updates (loader, p);
+  gboolean beside = p->stacked || h3_loader_parts_quantised (p);
+  H3Weight *weight = load_stored (loader, p);
+
+  if (updates && beside)
+    loader->bytes += h3_loader_low_rank_bytes (loader, updates, p);
+  if (!updates || !weight)
+    return weight;
+  if (!beside)
+    h3_loader_merge_later (loader, updates, p, weight->tensor);
+  else if (!h3_loader_add_low_rank (loader, updates, p, weight, TRUE))
+    g_clear_pointer (&weight, h3_weight_unref);
+  return weight;
 }
 
 H3Weight *
@@ -434,6 +456,27 @@ fit_piece (H3Loader *loader, const H3LoaderParts *p, H3Weight **piece)
   return tensor != NULL;
 }
 
+/* As the file has it; it has arrived. */
+static gboolean
+load_piece (H3Loader *loader, const H3LoaderParts *p, H3Weight **piece)
+{
+  if (p->decoded) {
+    g_clear_pointer (piece, h3_weight_unref);
+    *piece = h3_loader_load_decoded (loader, p,
+        matrix_dtype (loader, H3_STORED_F32), FALSE);
+    return *piece != NULL;
+  }
+  if (h3_loader_parts_quantised (p)) {
+    g_clear_pointer (piece, h3_weight_unref);
+    *piece = h3_loader_load_quantised (loader, p, FALSE);
+    return *piece && wait_for_reader (loader);
+  }
+  return h3_loader_may_go_on (loader) && fit_piece (loader, p, piece) &&
+         h3_loader_take_ordered (loader, p, h3_loader_take_to_tensor,
+             (*piece)->tensor) &&
+         wait_for_reader (loader);
+}
+
 gboolean
 h3_loader_piece (H3Loader *loader, const gchar *name, gint64 rows, gint64 cols,
     gint64 first, gint64 n, H3Weight **piece)
@@ -442,6 +485,7 @@ h3_loader_piece (H3Loader *loader, const gchar *name, gint64 rows, gint64 cols,
     .rows = rows,
     .cols = cols,
     .order = H3_ROWS_AS_STORED };
+  const GPtrArray *updates;
 
   g_return_val_if_fail (first >= 0 && n >= 1 && first <= rows - n, FALSE);
 
@@ -449,25 +493,18 @@ h3_loader_piece (H3Loader *loader, const gchar *name, gint64 rows, gint64 cols,
       (h3_loader_parts_quantised (&p) &&
           !h3_loader_check_encoding (loader, p.quantised)))
     return FALSE;
+  updates = h3_loader_find_updates (loader, &p);
   if (!loader->device)
     return TRUE;
   p.first = first;
   p.rows = n;
-  if (p.decoded) {
-    g_clear_pointer (piece, h3_weight_unref);
-    *piece = h3_loader_load_decoded (loader, &p,
-        matrix_dtype (loader, H3_STORED_F32), FALSE);
-    return *piece != NULL;
-  }
-  if (h3_loader_parts_quantised (&p)) {
-    g_clear_pointer (piece, h3_weight_unref);
-    *piece = h3_loader_load_quantised (loader, &p, FALSE);
-    return *piece && wait_for_reader (loader);
-  }
-  return h3_loader_may_go_on (loader) && fit_piece (loader, &p, piece) &&
-         h3_loader_take_ordered (loader, &p, h3_loader_take_to_tensor,
-             (*piece)->tensor) &&
-         wait_for_reader (loader);
+  if (!load_piece (loader, &p, piece))
+    return FALSE;
+  if (!updates)
+    return TRUE;
+  return (*piece)->encoding == H3_ENCODING_PLAIN
+             ? h3_loader_merge (loader, updates, &p, (*piece)->tensor)
+             : h3_loader_add_low_rank (loader, updates, &p, *piece, FALSE);
 }
 
 /* Stored numbers, in order, as float32 on the host. */
@@ -681,10 +718,15 @@ report (H3Loader *loader, GError **error)
 {
   g_autoptr (GPtrArray) unexpected =
       loader->device ? g_ptr_array_new () : find_unexpected (loader);
+  g_autoptr (GPtrArray) unmatched = loader->device
+                                        ? g_ptr_array_new ()
+                                        : h3_loader_unmatched_updates (loader);
   g_autoptr (GString) message = g_string_new (NULL);
 
   append_list (message, "tensors missing, first: ", ", ", loader->missing);
   append_list (message, "unexpected, first: ", ", ", unexpected);
+  append_list (message, "layers of adapters are not in it, first: ", ", ",
+      unmatched);
   append_list (message, "wrong: ", "; ", loader->problems);
   if (message->len > 0)
     g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE, "%s: %s: %s",
@@ -696,8 +738,8 @@ h3_loader_finish (H3Loader *loader, GError **error)
 {
   GError *found = NULL;
 
-  if (loader->reader && !has_failed (loader))
-    wait_for_reader (loader);
+  if (loader->reader && !has_failed (loader) && wait_for_reader (loader))
+    h3_loader_merge_all (loader);
   g_clear_pointer (&loader->reader, h3_reader_free);
   if (loader->failure) {
     g_propagate_error (error, g_steal_pointer (&loader->failure));

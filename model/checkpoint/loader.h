@@ -15,6 +15,7 @@
 G_BEGIN_DECLS
 
 typedef struct _H3Loader H3Loader;
+typedef struct _H3Adapters H3Adapters;
 
 /* How the stored rows become [q; k; v] or [gate; value] (checkpoints.md 3.5). */
 typedef enum {
@@ -45,6 +46,19 @@ void h3_loader_plan_for (H3Loader *loader, const H3Device *device);
 gboolean h3_loader_begin (H3Loader *loader, H3Device *device,
     const H3Stop *stop, H3LoadProgress progress, gpointer user_data,
     GError **error);
+
+/**
+ * h3_loader_set_adapters:
+ * @adapters: (nullable): outlive the loader
+ *
+ * Before the first weight: adapters change the matrices they have updates for.
+ * Plain ones are changed in float32 and rounded once, when they have arrived;
+ * quantised ones get the factors as a low rank. An adapter that does not fit, or
+ * has an update that no matrix was for, is a problem of the dry run.
+ */
+void h3_loader_set_adapters (H3Loader *loader, const H3Adapters *adapters);
+/* The highest rank beside a quantised weight so far. */
+gint64 h3_loader_low_rank (const H3Loader *loader);
 
 gboolean h3_loader_is_dry_run (const H3Loader *loader);
 /* Device bytes of everything asked for so far: after a dry run, the plan. */

@@ -150,6 +150,7 @@ fill_blocks (Fill *fill, const H3Stop *stop, GError **error)
   GError *failure = NULL;
 
   fill->loader = h3_loader_new (t->adaln.set, H3_TRANSFORMER_WHAT);
+  h3_loader_set_adapters (fill->loader, t->adaln.adapters);
   if (!h3_loader_begin (fill->loader, t->device, stop, NULL, NULL, error))
     return FALSE;
   h3_loader_round_matrices (fill->loader,
@@ -205,6 +206,7 @@ h3_adaln_clear (H3Adaln *adaln)
   g_clear_pointer (&adaln->table, h3_tensor_unref);
   g_clear_pointer (&adaln->pairs, g_free);
   g_clear_pointer (&adaln->set, h3_tensor_set_free);
+  g_clear_pointer (&adaln->adapters, h3_adapters_free);
   g_mutex_clear (&adaln->lock);
   g_cond_clear (&adaln->changed);
 }

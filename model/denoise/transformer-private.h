@@ -2,6 +2,7 @@
 /* What the transformer's files share. */
 #pragma once
 
+#include "model/checkpoint/adapter.h"
 #include "model/denoise/transformer.h"
 
 G_BEGIN_DECLS
@@ -58,7 +59,8 @@ typedef struct {
   GMutex lock;
   GCond changed;
   gboolean filling;
-  H3TensorSet *set; /* owned */
+  H3TensorSet *set;     /* owned */
+  H3Adapters *adapters; /* owned, or NULL: what changes those weights */
   gboolean diffusers;
   H3Tensor *table;
   H3AdalnPair *pairs;

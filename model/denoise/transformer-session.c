@@ -43,8 +43,9 @@ h3_transformer_workspace (const H3TransformerConfig *config,
   guint64 prefix = (guint64) rows * config->hidden;
   guint64 rope = 2 * (guint64) rows * 3 * config->rope_freqs * sizeof (gfloat);
   guint64 step_rows = 2 * (guint64) steps * rows * sizeof (gint32);
+  guint64 low = (guint64) rows * config->low_rank;
 
-  return (h3_activations_elements (config, rows) + prefix) * act +
+  return (h3_activations_elements (config, rows) + prefix + low) * act +
          final_table * h3_dtype_size (h3_adaln_dtype (config, device)) +
          h3_adaln_bytes (config, device, n_pairs) + rope + step_rows +
          h3_device_decode_bytes (device, config->encoded);
@@ -108,7 +109,8 @@ make_workspace (H3TransformerSession *s, const H3Packing *packing,
   s->workspace = h3_tensor_new_1d (s->transformer->device,
       s->transformer->device->act_dtype,
       h3_activations_elements (c, packing->rows), error);
-  if (!s->workspace)
+  if (!s->workspace || !h3_stream_reserve_low_rank (s->stream,
+                           packing->rows * (gint64) c->low_rank, error))
     return FALSE;
 
   h3_activations_init (&s->all, s->workspace, c, packing->rows, H3_MLP_CHUNK);

@@ -51,8 +51,8 @@ block_qkv (const Source *source, const gchar *prefix)
 
   if (source->diffusers)
     return h3_loader_weight (source->loader, split, 3,
-        3 * (gint64) c->heads * c->head_dim, c->hidden, H3_ROWS_AS_STORED, 0,
-        0);
+        3 * (gint64) c->heads * c->head_dim, c->hidden, H3_ROWS_AS_STORED,
+        c->heads, c->head_dim);
   return h3_loader_weight (source->loader, whole, 1,
       3 * (gint64) c->heads * c->head_dim, c->hidden,
       source->qkv == H3_QKV_GROUPED ? H3_ROWS_GROUPED_QKV : H3_ROWS_AS_STORED,
@@ -238,6 +238,7 @@ check (const Source *source, guint64 *weight_bytes, GError **error)
     *weight_bytes = h3_loader_bytes (source->loader);
   h3_adaln_check (source->loader, source->config, source->diffusers);
   source->config->encoded = h3_loader_encoded_elements (source->loader);
+  source->config->low_rank = (gint) h3_loader_low_rank (source->loader);
   return h3_loader_finish (source->loader, error);
 }
 
@@ -259,6 +260,22 @@ open_tensors (const H3Checkpoint *checkpoint, H3QkvOrder *qkv, GError **error)
   return set;
 }
 
+/* For a loader in its dry run, which has to end before they do. FALSE when they
+ * are no adapters; NULL without an error when there are none. */
+static gboolean
+open_adapters (const H3Checkpoint *checkpoint, H3Loader *loader,
+    H3Adapters **adapters, GError **error)
+{
+  guint n;
+  const H3AdapterChoice *choices = h3_checkpoint_adapters (checkpoint, &n);
+
+  if (n == 0)
+    return TRUE;
+  *adapters = h3_adapters_open (choices, n, error);
+  h3_loader_set_adapters (loader, *adapters);
+  return *adapters != NULL;
+}
+
 gboolean
 h3_transformer_plan (const H3Checkpoint *checkpoint, const H3Device *device,
     H3TransformerConfig *config, guint64 *weight_bytes, GError **error)
@@ -266,6 +283,7 @@ h3_transformer_plan (const H3Checkpoint *checkpoint, const H3Device *device,
   Source source = { .config = config,
     .narrow = device ? device->act_dtype : H3_DTYPE_F32 };
   g_autoptr (H3TensorSet) set = open_tensors (checkpoint, &source.qkv, error);
+  g_autoptr (H3Adapters) adapters = NULL;
   g_autoptr (H3Loader) loader = NULL;
 
   if (!set ||
@@ -273,7 +291,8 @@ h3_transformer_plan (const H3Checkpoint *checkpoint, const H3Device *device,
     return FALSE;
   loader = source.loader = h3_loader_new (set, H3_TRANSFORMER_WHAT);
   h3_loader_plan_for (loader, device);
-  return check (&source, weight_bytes, error);
+  return open_adapters (checkpoint, loader, &adapters, error) &&
+         check (&source, weight_bytes, error);
 }
 
 H3Transformer *
@@ -284,6 +303,7 @@ h3_transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
   H3TransformerConfig config;
   Source source = { .config = &config, .narrow = device->act_dtype };
   g_autoptr (H3TensorSet) set = open_tensors (checkpoint, &source.qkv, error);
+  g_autoptr (H3Adapters) adapters = NULL;
   g_autoptr (H3Loader) loader = NULL;
   g_autoptr (H3Transformer) transformer = NULL;
 
@@ -292,7 +312,8 @@ h3_transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
     return NULL;
   loader = source.loader = h3_loader_new (set, H3_TRANSFORMER_WHAT);
   h3_loader_plan_for (loader, device);
-  if (!check (&source, NULL, error) ||
+  if (!open_adapters (checkpoint, loader, &adapters, error) ||
+      !check (&source, NULL, error) ||
       !h3_loader_begin (loader, device, stop, progress, user_data, error))
     return NULL;
 
@@ -304,6 +325,7 @@ h3_transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
     return NULL;
   transformer->tensors = h3_loader_take_tensors (loader);
   transformer->adaln.set = g_steal_pointer (&set);
+  transformer->adaln.adapters = g_steal_pointer (&adapters);
   transformer->adaln.diffusers = source.diffusers;
   return g_steal_pointer (&transformer);
 }

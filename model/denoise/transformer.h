@@ -24,11 +24,12 @@ typedef struct {
   gint curve_points, curve_width;
   guint64 encoded; /* h3_loader_encoded_elements() */
   gdouble rope_theta, norm_eps, qk_norm_eps, final_norm_eps;
+  gint low_rank; /* the highest of adapters beside quantised weights; 0: none */
 } H3TransformerConfig;
 
 typedef struct _H3Transformer H3Transformer;
 
-/* Checks every tensor. @device: (nullable): for which @weight_bytes are counted,
+/* Checks every tensor, and the checkpoint's adapters. @device: (nullable): for which @weight_bytes are counted,
  * and which takes the encodings or is an error; NULL: as stored. @weight_bytes: of those that stay in the device's memory;
  * AdaLN's, 40 % of all where they are not pruned, are read when a schedule needs
  * them. */
@@ -36,7 +37,8 @@ gboolean h3_transformer_plan (const H3Checkpoint *checkpoint,
     const H3Device *device, H3TransformerConfig *config, guint64 *weight_bytes,
     GError **error);
 /* Shared between sessions, of any thread; reference counted. Keeps the files
- * open. What was computed of AdaLN is kept, which changes no result. */
+ * open. Its weights have the checkpoint's adapters in them, or beside them where
+ * they are quantised (denoiser.md 8.1). What was computed of AdaLN is kept, which changes no result. */
 H3Transformer *h3_transformer_load (const H3Checkpoint *checkpoint,
     H3Device *device, const H3Stop *stop, H3LoadProgress progress,
     gpointer user_data, GError **error);

@@ -354,11 +354,27 @@ make_checkpoint (const gchar *like, const gchar *layout, const gchar *out,
                  recipe, error));
 }
 
+static gboolean
+make_adapter (const gchar *like, const gchar *layout, gboolean turbo,
+    const gchar *out, guint64 seed, GError **error)
+{
+  g_autofree gchar *dir = g_build_filename (like, "FL2VA", "transformer", NULL);
+  g_autofree gchar *folder = g_path_get_dirname (out);
+  g_autoptr (GPtrArray) tensors = mk_transformer_tensors (dir, error);
+  gint dim = 0;
+
+  return tensors &&
+         head_dim (dir, "config.json", "attention_head_dim", &dim, error) &&
+         make_dir (folder, error) &&
+         mk_write_adapter (layout, turbo, tensors, dim, seed, out, error);
+}
+
 int
 main (int argc, char **argv)
 {
   g_autofree gchar *like = NULL, *out = NULL, *layout = NULL, *encoding = NULL;
-  g_autofree gchar *markers = NULL, *prefix = NULL;
+  g_autofree gchar *markers = NULL, *prefix = NULL, *adapter = NULL;
+  gboolean turbo = FALSE, made;
   MkRecipe recipe = { 0 };
   gint64 seed = -1;
   const GOptionEntry entries[] = {
@@ -378,6 +394,12 @@ main (int argc, char **argv)
         "tensors (default), metadata, oldest or none (both of fp8)", "FORM" },
     { "prefix", 0, 0, G_OPTION_ARG_STRING, &prefix,
         "before the names of ComfyUI's transformer", "PREFIX" },
+    { "adapter", 0, 0, G_OPTION_ARG_STRING, &adapter,
+        "a LoRA adapter of the transformer instead, --out a file: comfy, bare, "
+        "kohya, diffsynth, diffusers, peft or wrapped",
+        "LAYOUT" },
+    { "turbo", 0, 0, G_OPTION_ARG_NONE, &turbo,
+        "of attention and MLP alone", NULL },
     { "decoded", 0, 0, G_OPTION_ARG_NONE, &recipe.decoded,
         "quantised weights as what they stand for", NULL },
     { NULL },
@@ -412,8 +434,10 @@ main (int argc, char **argv)
   recipe.seed = seed;
   recipe.prefix = prefix;
   recipe.pruned = layout && g_str_has_suffix (layout, "-pruned");
-  if (!make_checkpoint (like, layout ? layout : "official", out, &recipe,
-          &error)) {
+  made = adapter ? make_adapter (like, adapter, turbo, out, seed, &error)
+                 : make_checkpoint (like, layout ? layout : "official", out,
+                       &recipe, &error);
+  if (!made) {
     g_printerr ("h3-mkcheckpoint: %s\n", error->message);
     return EXIT_FAILURE;
   }

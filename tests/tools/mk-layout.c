@@ -79,8 +79,8 @@ add_parts (GPtrArray *list, const MkTensor *source, const gchar *name,
   }
 }
 
-GPtrArray *
-mk_stored_diffusers_transformer (const GPtrArray *tensors, gint64 head_dim)
+gchar *
+mk_diffusers_transformer_name (const gchar *name)
 {
   static const Rename renames[] = {
     { "video_patch_proj", "proj_in" },
@@ -99,20 +99,29 @@ mk_stored_diffusers_transformer (const GPtrArray *tensors, gint64 head_dim)
     { "mlp.fc1", "ff.net.0.proj" },
     { "mlp.fc2", "ff.net.2" },
   };
+  gchar *renamed = rename_pieces (name, renames, G_N_ELEMENTS (renames));
+
+  if (g_str_has_prefix (renamed, "blocks.")) {
+    gchar *longer = g_strconcat ("transformer_", renamed, NULL);
+
+    g_free (renamed);
+    renamed = longer;
+  }
+  return renamed;
+}
+
+GPtrArray *
+mk_stored_diffusers_transformer (const GPtrArray *tensors, gint64 head_dim)
+{
   GPtrArray *list = list_new ();
 
   for (guint i = 0; i < tensors->len; i++) {
     const MkTensor *source = tensors->pdata[i];
     g_autofree gchar *name =
-        rename_pieces (source->name, renames, G_N_ELEMENTS (renames));
+        mk_diffusers_transformer_name (source->name);
 
     if (g_str_equal (name, "rope.inv_freq"))
       continue;
-    if (g_str_has_prefix (name, "blocks.")) {
-      gchar *longer = g_strconcat ("transformer_", name, NULL);
-      g_free (name);
-      name = longer;
-    }
     if (strstr (name, "attn.qkv_proj")) {
       add_parts (list, source, name, "qkv_proj", head_dim);
     } else {

@@ -240,18 +240,17 @@ add_blobs (const MkStored *stored, const gchar *component,
         plain_blob (stored, values, is_narrow (stored) && !quantised));
 }
 
-/* @metadata: JSON, or NULL */
 static GString *
-blob_header (const GPtrArray *blobs, const gchar *metadata)
+blob_header (const GPtrArray *blobs, const gchar *key, const gchar *value)
 {
   GString *json = g_string_new ("{");
   gsize begin = 0;
 
-  if (metadata) {
-    g_autofree gchar *text = g_strescape (metadata, NULL);
+  if (key) {
+    g_autofree gchar *text = g_strescape (value, NULL);
 
-    g_string_append_printf (json,
-        "\"__metadata__\":{\"_quantization_metadata\":\"%s\"},", text);
+    g_string_append_printf (json, "\"__metadata__\":{\"%s\":\"%s\"},", key,
+        text);
   }
 
   for (guint i = 0; i < blobs->len; i++) {
@@ -282,27 +281,14 @@ oldest_marker (const MkBlob *first, const gchar *prefix)
       "F8_E4M3", 1, 1, &n);
 }
 
-static gboolean
-write_quantised (const GPtrArray *stored, const gchar *dir,
-    const gchar *component, const MkRecipe *recipe, GError **error)
+gboolean
+mk_write_blobs (const GPtrArray *blobs, const gchar *key, const gchar *value,
+    const gchar *path, GError **error)
 {
-  g_autoptr (GPtrArray) blobs =
-      g_ptr_array_new_with_free_func ((GDestroyNotify) mk_blob_free);
-  const gchar *name = ((const MkStored *) stored->pdata[0])->shard;
-  g_autofree gchar *path = g_build_filename (dir, name, NULL);
-  g_autofree gchar *metadata = NULL;
-  g_autoptr (GString) header = NULL;
+  g_autoptr (GString) header = blob_header (blobs, key, value);
   g_autoptr (GByteArray) file = g_byte_array_new ();
-  guint64 length;
+  guint64 length = GUINT64_TO_LE (header->len);
 
-  for (guint i = 0; i < stored->len; i++)
-    add_blobs (stored->pdata[i], component, recipe, blobs);
-  if (recipe->markers == MK_MARKERS_OLDEST && !recipe->decoded)
-    g_ptr_array_add (blobs, oldest_marker (blobs->pdata[0], recipe->prefix));
-  if (recipe->markers == MK_MARKERS_METADATA)
-    metadata = mk_metadata_of_markers (blobs, recipe->prefix);
-  header = blob_header (blobs, metadata);
-  length = GUINT64_TO_LE (header->len);
   g_byte_array_append (file, (const guint8 *) &length, 8);
   g_byte_array_append (file, (const guint8 *) header->str, header->len);
   for (guint i = 0; i < blobs->len; i++) {
@@ -312,6 +298,26 @@ write_quantised (const GPtrArray *stored, const gchar *dir,
   }
   return g_file_set_contents (path, (const gchar *) file->data, file->len,
       error);
+}
+
+static gboolean
+write_quantised (const GPtrArray *stored, const gchar *dir,
+    const gchar *component, const MkRecipe *recipe, GError **error)
+{
+  g_autoptr (GPtrArray) blobs =
+      g_ptr_array_new_with_free_func ((GDestroyNotify) mk_blob_free);
+  const gchar *name = ((const MkStored *) stored->pdata[0])->shard;
+  g_autofree gchar *path = g_build_filename (dir, name, NULL);
+  g_autofree gchar *metadata = NULL;
+
+  for (guint i = 0; i < stored->len; i++)
+    add_blobs (stored->pdata[i], component, recipe, blobs);
+  if (recipe->markers == MK_MARKERS_OLDEST && !recipe->decoded)
+    g_ptr_array_add (blobs, oldest_marker (blobs->pdata[0], recipe->prefix));
+  if (recipe->markers == MK_MARKERS_METADATA)
+    metadata = mk_metadata_of_markers (blobs, recipe->prefix);
+  return mk_write_blobs (blobs, metadata ? "_quantization_metadata" : NULL,
+      metadata, path, error);
 }
 
 gboolean

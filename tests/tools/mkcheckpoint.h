@@ -91,6 +91,7 @@ gfloat mk_round_bf16 (gfloat value);
 
 /* Names and row orders (mk-layout.c): arrays of MkStored over @tensors */
 GPtrArray *mk_stored_official (const GPtrArray *tensors);
+gchar *mk_diffusers_transformer_name (const gchar *name);
 GPtrArray *mk_stored_diffusers_transformer (const GPtrArray *tensors,
     gint64 head_dim);
 GPtrArray *mk_stored_diffusers_video_vae (const GPtrArray *tensors,
@@ -158,6 +159,19 @@ gchar *mk_metadata_of_markers (GPtrArray *blobs, const gchar *prefix);
 gboolean mk_write_weights (GPtrArray *stored, const gchar *dir,
     const gchar *component, const MkRecipe *recipe, GError **error);
 gboolean mk_write_index (const GPtrArray *stored, const gchar *path,
+    GError **error);
+
+/* A file of @blobs; with @key (nullable), @value is its metadata. */
+gboolean mk_write_blobs (const GPtrArray *blobs, const gchar *key,
+    const gchar *value, const gchar *path, GError **error);
+/**
+ * mk_write_adapter: (mk-adapter.c)
+ * @layout: comfy, bare, kohya, diffsynth, diffusers, peft or wrapped
+ * @turbo: of attention and MLP alone
+ * @tensors: the transformer's
+ */
+gboolean mk_write_adapter (const gchar *layout, gboolean turbo,
+    const GPtrArray *tensors, gint64 head_dim, guint64 seed, const gchar *path,
     GError **error);
 
 /* The diffusers configuration out of the official one (mk-configs.c), into the
