@@ -182,5 +182,6 @@ main (int argc, char **argv)
   add_stream_tests ();
   add_load_tests ();
   add_encoder_tests ();
+  add_statistics_tests ();
   return g_test_run ();
 }

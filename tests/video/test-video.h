@@ -42,3 +42,4 @@ void add_golden_tests (void);
 void add_stream_tests (void);
 void add_load_tests (void);
 void add_encoder_tests (void);
+void add_statistics_tests (void);
