@@ -16,6 +16,8 @@
 #define STEPS 20
 #define TEXT_ROWS 512
 #define AUDIO_CHUNK 256
+/* A layer's fault is often every layer's. */
+#define MOST_PROBLEMS 3
 
 static gboolean
 complain (GError *error)
@@ -248,8 +250,11 @@ say_census (H3TensorSet *set)
   if (census.trailing > 0)
     say ("note", "%" G_GUINT64_FORMAT " bytes after the last tensor; ignored",
         census.trailing);
-  for (guint i = 0; i < census.problems->len; i++)
+  for (guint i = 0; i < MIN (census.problems->len, MOST_PROBLEMS); i++)
     say ("problem", "%s", (const gchar *) census.problems->pdata[i]);
+  if (census.problems->len > MOST_PROBLEMS)
+    say ("problem", "and %u more of that kind",
+        census.problems->len - MOST_PROBLEMS);
   return census.problems->len == 0;
 }
 

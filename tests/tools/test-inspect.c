@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What h3-inspect says, and that it says it of files of the released size too. */
 #include "h3-test.h"
+#include "model/memory-plan.h"
 
 #include <fcntl.h>
 #include <glib/gstdio.h>
@@ -11,15 +12,20 @@
 #define MOST_SECONDS 1.0
 #define MOST_KIB (100 * 1024)
 
+/* Up to five arguments, up to NULL. */
 static gchar *
-inspect (const gchar *path, gint *status)
+inspect_all (const gchar *const *arguments, gint *status)
 {
   const gchar *program = g_getenv ("H3_INSPECT");
-  gchar *argv[] = { (gchar *) program, (gchar *) path, NULL };
+  gchar *argv[7] = { (gchar *) program };
   g_autoptr (GError) error = NULL;
   gchar *output = NULL;
   gint wait_status;
 
+  for (guint i = 0; arguments[i]; i++) {
+    g_assert_cmpuint (i, <, G_N_ELEMENTS (argv) - 2);
+    argv[i + 1] = (gchar *) arguments[i];
+  }
   g_assert_nonnull (program);
   g_spawn_sync (NULL, argv, NULL, 0, NULL, NULL, &output, NULL, &wait_status,
       &error);
@@ -27,6 +33,12 @@ inspect (const gchar *path, gint *status)
   g_assert_true (WIFEXITED (wait_status));
   *status = WEXITSTATUS (wait_status);
   return output;
+}
+
+static gchar *
+inspect (const gchar *path, gint *status)
+{
+  return inspect_all ((const gchar *const[]){ path, NULL }, status);
 }
 
 static void
@@ -64,6 +76,122 @@ test_tiny (void)
       "pruned: AdaLN from a table", "F16 8 (", "1025 timesteps by 36\n", NULL);
   assert_says (curve, 0, "diffusers, shards", "apart",
       "1025 timesteps by 2, with the basis", NULL);
+}
+
+/* The number before @unit on the line of @output that has @line, in bytes. */
+static gdouble
+bytes_before (const gchar *output, const gchar *line)
+{
+  g_auto (GStrv) lines = g_strsplit (output, "\n", -1);
+
+  for (guint i = 0; lines[i]; i++) {
+    const gchar *found = strstr (lines[i], line);
+    gchar *end;
+    gdouble value;
+
+    if (!found)
+      continue;
+    value = g_ascii_strtod (lines[i] + strspn (lines[i], " "), &end);
+    return value * (strstr (end, " GB ")      ? 1e9
+                       : strstr (end, " MB ") ? 1e6
+                                              : 1e3);
+  }
+  g_error ("no line has \"%s\":\n%s", line, output);
+}
+
+static void
+test_several (void)
+{
+  g_autofree gchar *vae =
+      g_build_filename (h3_test_tiny_comfy_dir (), "vae", NULL);
+  g_autofree gchar *text =
+      g_build_filename (h3_test_tiny_comfy_dir (), "text_encoders", NULL);
+  g_autofree gchar *video =
+      g_build_filename (vae, "minimax_h3_video_vae_fp16.safetensors", NULL);
+  g_autofree gchar *transformer = g_build_filename (h3_test_tiny_comfy_dir (),
+      "diffusion_models/minimax_h3_fl2va_bf16.safetensors", NULL);
+  const gchar *const all[] = { text, transformer, vae, video, NULL };
+  const gchar *const small[] = { "--width=64", "--height=64", "--frames=22",
+    text, transformer, NULL };
+  const gchar *const one[] = { transformer, NULL };
+  gint status;
+  g_autofree gchar *output = inspect_all (all, &status);
+  g_autofree gchar *smaller = inspect_all (small, &status);
+  g_autofree gchar *alone = inspect_all (one, &status);
+  const gchar *seen = strstr (output, video);
+
+  g_assert_cmpint (status, ==, 0);
+  g_assert_nonnull (strstr (output, "all of these"));
+  g_assert_nonnull (strstr (output, "for clips of 1344x768, 124 frames"));
+  g_assert_nonnull (strstr (smaller, "for clips of 64x64, 22 frames"));
+  g_assert_null (strstr (alone, "all of these"));
+  /* a file that is named twice is there once */
+  g_assert_nonnull (seen);
+  g_assert_null (strstr (seen + 1, video));
+  g_assert_cmpfloat (bytes_before (output, "with models in turn"), <=,
+      bytes_before (output, "with all models there"));
+  g_assert_cmpfloat (bytes_before (output, "one clip is made"), <=,
+      bytes_before (output, "with models in turn"));
+  g_assert_cmpfloat (bytes_before (smaller, "with all models there"), <,
+      bytes_before (output, "with all models there"));
+}
+
+static void
+test_sums (void)
+{
+  H3MemoryPlan plan = { 0 };
+
+  h3_memory_plan_add (&plan, 100, 10, TRUE);
+  h3_memory_plan_add (&plan, 50, 40, TRUE);
+  h3_memory_plan_add (&plan, 5, 200, FALSE);
+  h3_memory_plan_add (&plan, 7, 3, FALSE);
+  g_assert_cmpuint (h3_memory_plan_whole (&plan), ==, 150 + 40 + 12 + 203);
+  g_assert_cmpuint (h3_memory_plan_stream (&plan), ==, 110 + 12 + 203);
+  g_assert_cmpuint (h3_memory_plan_least (&plan), ==, 203 + 12);
+  h3_memory_plan_add (&plan, 300, 0, TRUE);
+  g_assert_cmpuint (h3_memory_plan_least (&plan), ==, 300 + 12);
+  g_assert_cmpuint (h3_memory_margin (1000), ==, 50);
+  g_assert_cmpuint (h3_memory_margin ((guint64) 80 << 30), ==, 1 << 30);
+}
+
+/* What no device takes is said of each layer, but not two hundred times. */
+static void
+test_unsupported (void)
+{
+  static const gchar *const formats[] = { "convrot_w4a4", "asym_w4a8_int8",
+    "awq_w4a16", "svdquant_w4a4", "nf4", "int3" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (formats); i++) {
+    g_autofree gchar *dir = h3_test_temp_dir ();
+    g_autofree gchar *file = g_build_filename (dir, "x.safetensors", NULL);
+    g_autofree gchar *says = g_strdup_printf ("quantization format %s is %s",
+        formats[i], i == 5 ? "unknown" : "not supported");
+    g_autoptr (GString) header = g_string_new (
+        "{\"__metadata__\":{\"_quantization_metadata\":\"{\\\"layers\\\":{");
+    g_autoptr (GByteArray) bytes = g_byte_array_new ();
+    guint64 length;
+
+    for (guint k = 0; k < 9; k++)
+      g_string_append_printf (header, "%s\\\"blocks.%u.x\\\":\\\"%s\\\"",
+          k ? "," : "", k, formats[i]);
+    g_string_append (header, "}}\"}");
+    for (guint k = 0; k < 9; k++)
+      g_string_append_printf (header,
+          ",\"blocks.%u.x.weight\":{\"dtype\":\"I8\",\"shape\":[1],"
+          "\"data_offsets\":[%u,%u]}",
+          k, k, k + 1);
+    g_string_append (header,
+        ",\"video_patch_proj.weight\":{\"dtype\":\"U8\",\"shape\":[1],"
+        "\"data_offsets\":[9,10]},\"audio_patch_proj.weight\":{\"dtype\":"
+        "\"U8\",\"shape\":[1],\"data_offsets\":[10,11]}}");
+    length = GUINT64_TO_LE (header->len);
+    g_byte_array_append (bytes, (guint8 *) &length, 8);
+    g_byte_array_append (bytes, (guint8 *) header->str, header->len);
+    g_byte_array_append (bytes, (guint8 *) "12345678901", 11);
+    h3_test_write_file (file, bytes->data, bytes->len);
+    assert_says (file, 1, "unusable 9", says, "and 6 more of that kind", NULL);
+    h3_test_remove_tree (dir);
+  }
 }
 
 static void
@@ -223,6 +351,9 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/inspect/tiny", test_tiny);
+  g_test_add_func ("/inspect/several", test_several);
+  g_test_add_func ("/inspect/sums", test_sums);
+  g_test_add_func ("/inspect/unsupported", test_unsupported);
   g_test_add_func ("/inspect/wrong", test_wrong);
   g_test_add_func ("/inspect/released-size", test_released_size);
   return g_test_run ();
