@@ -16,9 +16,11 @@
 #define TENSOR_BYTES (8 + 4 + 4 + 8)
 
 #define ALIGNMENT_KEY "general.alignment"
+#define SPLIT_KEY "split.count"
 #define ORIG_SHAPE_PREFIX "comfy.gguf.orig_shape."
 
 enum {
+  TYPE_U16 = 2,
   TYPE_U32 = 4,
   TYPE_I32 = 5,
   TYPE_STRING = 8,
@@ -273,6 +275,26 @@ take_orig_shape (Cursor *c, const gchar *key, guint32 type,
   return TRUE;
 }
 
+/* gguf-split cuts a file in several, of which each is a GGUF file. */
+static gboolean
+take_split (Cursor *c, guint32 type, GError **error)
+{
+  guint16 count = 0;
+
+  if (type != TYPE_U16)
+    return skip_value (c, SPLIT_KEY, type, error);
+  if (!take (c, &count, sizeof count, SPLIT_KEY, error))
+    return FALSE;
+  count = GUINT16_FROM_LE (count);
+  if (count <= 1)
+    return TRUE;
+  g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
+      "%s is one of %u parts of a GGUF file, which are not supported; join "
+      "them with gguf-split --merge",
+      c->file->path, count);
+  return FALSE;
+}
+
 static gboolean
 take_keys (Cursor *c, guint64 n, H3GgufHeader *header, GError **error)
 {
@@ -297,6 +319,8 @@ take_keys (Cursor *c, guint64 n, H3GgufHeader *header, GError **error)
       return FALSE;
     if (g_str_equal (key, ALIGNMENT_KEY))
       ok = take_alignment (c, type, header, error);
+    else if (g_str_equal (key, SPLIT_KEY))
+      ok = take_split (c, type, error);
     else if (g_str_has_prefix (key, ORIG_SHAPE_PREFIX))
       ok = take_orig_shape (c, key, type, header, error);
     else

@@ -30,6 +30,8 @@ build (const gchar *words)
       g_byte_array_append (bytes, (const guint8 *) "GGUF\3\0\0\0", 8);
     else if (g_str_has_prefix (split[i], "u8:"))
       g_byte_array_append (bytes, (const guint8 *) &le, 1);
+    else if (g_str_has_prefix (split[i], "u16:"))
+      g_byte_array_append (bytes, (const guint8 *) &le, 2);
     else if (g_str_has_prefix (split[i], "u32:"))
       g_byte_array_append (bytes, (const guint8 *) &le, 4);
     else if (g_str_has_prefix (split[i], "u64:"))
@@ -142,6 +144,11 @@ static const Case cases[] = {
       { "truncated", "k at byte" } },
   { "string-length", KEYS (1) "s:k u32:8 u64:5000 x:a " GOOD, H3_ERROR_READ,
       { "truncated", "k at byte", "5000 bytes" } },
+  { "split-1", KEYS (1) "s:split.count u32:2 u16:1 " GOOD, -1, { NULL } },
+  { "split-3", KEYS (1) "s:split.count u32:2 u16:3 " GOOD, H3_ERROR_WRONG_TYPE,
+      { "one of 3 parts", "gguf-split --merge" } },
+  { "split-cut", KEYS (1) "s:split.count u32:2 u8:3", H3_ERROR_READ,
+      { "split.count" } },
   { "alignment-0", KEYS (1) "s:general.alignment u32:4 u32:0 " GOOD,
       H3_ERROR_READ, { "general.alignment is 0", "power of two" } },
   { "alignment-48", KEYS (1) "s:general.alignment u32:4 u32:48 " GOOD,
