@@ -258,11 +258,18 @@ say_census (H3TensorSet *set)
   return census.problems->len == 0;
 }
 
+/* Takes @text, which may be NULL. */
 static void
-say_layout (const H3TensorSet *set, const H3Detection *found)
+note (gchar *text)
 {
-  g_autofree gchar *doubt = NULL;
+  if (text)
+    say ("note", "%s", text);
+  g_free (text);
+}
 
+static void
+say_layout (H3TensorSet *set, const H3Detection *found)
+{
   say ("layout", "%s, %s%s%s%s", h3_layout_name (found->layout),
       h3_tensor_set_is_sharded (set) ? "shards" : "one file",
       *found->prefix ? ", names begin with " : "", found->prefix,
@@ -274,9 +281,8 @@ say_layout (const H3TensorSet *set, const H3Detection *found)
   say ("q, k, v", "%s%s", h3_qkv_order_name (found->qkv),
       found->qkv == H3_QKV_APART ? ""
                                  : " (by the form: no name or shape shows it)");
-  doubt = h3_detection_doubt (set, found);
-  if (doubt)
-    say ("note", "%s", doubt);
+  note (h3_detection_doubt (set, found));
+  note (h3_detection_narrowed (set, found));
 }
 
 /* model_index.json's word, or NULL. Free with g_free(). */

@@ -555,6 +555,14 @@ partition_doubt (const H3Checkpoint *c, const gchar *path, const gchar *file,
                     path, task, partition_name (c->partition));
 }
 
+/* Takes @doubt. */
+static void
+add_doubt (GPtrArray *doubts, gchar *doubt)
+{
+  if (doubt)
+    g_ptr_array_add (doubts, doubt);
+}
+
 GPtrArray *
 h3_checkpoint_doubts (const H3Checkpoint *checkpoint, H3Component component,
     gboolean partition_said)
@@ -564,7 +572,6 @@ h3_checkpoint_doubts (const H3Checkpoint *checkpoint, H3Component component,
   g_autoptr (H3TensorSet) set = path && component != H3_COMPONENT_TOKENIZER
                                     ? h3_tensor_set_open (path, NULL)
                                     : NULL;
-  gchar *doubt = NULL;
   H3Detection found;
 
   if (set && h3_tensor_set_trailing (set) > 0)
@@ -574,15 +581,13 @@ h3_checkpoint_doubts (const H3Checkpoint *checkpoint, H3Component component,
             path, h3_tensor_set_trailing (set)));
   if (!set || component != H3_COMPONENT_TRANSFORMER)
     return doubts;
-  if (checkpoint->qkv_order == H3_QKV_AUTO &&
-      h3_detect_component (set, component, &found))
-    doubt = h3_detection_doubt (set, &found);
-  if (doubt)
-    g_ptr_array_add (doubts, doubt);
-  doubt = partition_doubt (checkpoint, path, h3_tensor_set_file (set),
-      partition_said);
-  if (doubt)
-    g_ptr_array_add (doubts, doubt);
+  if (h3_detect_component (set, component, &found)) {
+    if (checkpoint->qkv_order == H3_QKV_AUTO)
+      add_doubt (doubts, h3_detection_doubt (set, &found));
+    add_doubt (doubts, h3_detection_narrowed (set, &found));
+  }
+  add_doubt (doubts, partition_doubt (checkpoint, path,
+                         h3_tensor_set_file (set), partition_said));
   return doubts;
 }
 

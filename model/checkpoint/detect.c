@@ -332,6 +332,55 @@ h3_detection_doubt (const H3TensorSet *set, const H3Detection *found)
       grouped ? "contiguous" : "grouped-per-head");
 }
 
+/* checkpoints.md 3.4: the islands, by their official and diffusers names. */
+static gboolean
+is_island (const gchar *name)
+{
+  static const gchar *const prefixes[] = { "video_patch_proj.",
+    "audio_patch_proj.", "time_embedder.proj_", "final_layer.video_out.",
+    "final_layer.audio_out.", "proj_in.", "audio_proj_in.",
+    "time_embedder.linear_", "proj_out.", "audio_proj_out." };
+
+  for (guint i = 0; i < G_N_ELEMENTS (prefixes); i++)
+    if (g_str_has_prefix (name, prefixes[i]))
+      return TRUE;
+  return FALSE;
+}
+
+gchar *
+h3_detection_narrowed (H3TensorSet *set, const H3Detection *found)
+{
+  const GPtrArray *names = h3_tensor_set_names (set);
+  const gchar *file = h3_tensor_set_file (set);
+  const H3StoredTensor *first = NULL;
+  guint n = 0;
+
+  if (file && h3_gguf_is (file))
+    return NULL;
+  for (guint i = 0; i < names->len; i++) {
+    const gchar *name = names->pdata[i];
+    const H3StoredTensor *tensor;
+
+    if (!g_str_has_prefix (name, found->prefix) ||
+        !is_island (name + strlen (found->prefix)))
+      continue;
+    tensor = h3_tensor_set_get (set, name, NULL);
+    if (!tensor)
+      return NULL;
+    if (tensor->type == H3_STORED_F16 || tensor->type == H3_STORED_BF16) {
+      first = first ? first : tensor;
+      n++;
+    }
+  }
+  return n == 0 ? NULL
+                : g_strdup_printf (
+                      "%s has %u tensors narrower than the release, which has "
+                      "them in float32, first: %s (%s). They are widened, and "
+                      "clips may be less exact",
+                      first->path, n, first->name,
+                      h3_stored_type_name (first->type));
+}
+
 /* Configurations */
 
 gboolean

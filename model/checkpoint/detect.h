@@ -71,6 +71,11 @@ H3TensorSet *h3_component_open (const gchar *path, H3Component component,
  * g_free(). */
 gchar *h3_detection_doubt (const H3TensorSet *set, const H3Detection *found);
 
+/* The same of a transformer's tensors that the release has in float32 and @set in
+ * a narrower type (checkpoints.md 3.4), but for GGUF, which keeps floats of any.
+ * NULL, too, where a shard cannot be read: loading says why. */
+gchar *h3_detection_narrowed (H3TensorSet *set, const H3Detection *found);
+
 /* Whose configuration it is. */
 gboolean h3_config_component (const H3Config *config, H3Component *component,
     H3Naming *naming);

@@ -237,6 +237,29 @@ test_partition_doubts (void)
   h3_test_remove_tree (dir);
 }
 
+/* A file that somebody saved again, all of it in one type. */
+static void
+test_narrowed (void)
+{
+  static const gchar header[] =
+      "{\"video_patch_proj.weight\":{\"dtype\":\"BF16\",\"shape\":[1],"
+      "\"data_offsets\":[0,2]},\"audio_patch_proj.weight\":{\"dtype\":\"F32\","
+      "\"shape\":[1],\"data_offsets\":[2,6]},\"final_layer.video_out.bias\":"
+      "{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[6,8]}}";
+  g_autofree gchar *dir = h3_test_temp_dir ();
+  g_autofree gchar *path =
+      g_build_filename (dir, "minimax_h3_fl2va.safetensors", NULL);
+  g_autoptr (H3Checkpoint) checkpoint = NULL;
+  g_autoptr (GPtrArray) doubts = NULL;
+
+  write_safetensors (path, header, (const guint8 *) "12345678", 8);
+  checkpoint = h3_checkpoint_open (path, H3_PARTITION_FL2VA, NULL);
+  doubts = h3_checkpoint_doubts (checkpoint, H3_COMPONENT_TRANSFORMER, FALSE);
+  g_assert_cmpuint (doubts->len, ==, 1);
+  g_assert_nonnull (strstr (doubts->pdata[0], "has 2 tensors narrower"));
+  h3_test_remove_tree (dir);
+}
+
 /* What a folder or model_index.json declares is not doubted, and a surplus at a
  * file's end is. */
 static void
@@ -386,5 +409,6 @@ add_layout_tests (void)
   g_test_add_func ("/layouts/qkv-order", test_qkv_order);
   g_test_add_func ("/layouts/partition-doubts", test_partition_doubts);
   g_test_add_func ("/layouts/other-doubts", test_other_doubts);
+  g_test_add_func ("/layouts/narrowed", test_narrowed);
   g_test_add_func ("/layouts/partitions-differ", test_partitions_differ);
 }

@@ -99,11 +99,14 @@ def main():
     after = rest.partition(end)[2]
     with tempfile.TemporaryDirectory() as root:
         shutil.copytree(tokenizer, os.path.join(root, 'tokenizer'))
-        for name in released.FILES:
-            path = released.write(root, name)
-            if os.stat(path).st_blocks > 1 << 15:
-                print('the file system has no sparse files')
-                sys.exit(77)
+        try:
+            paths = [released.write(root, name) for name in released.FILES]
+        except OSError as error:
+            print(f'no files of that size here: {error}')
+            sys.exit(77)
+        if any(os.stat(path).st_blocks > 1 << 15 for path in paths):
+            print('the file system has no sparse files')
+            sys.exit(77)
         fresh = before + begin + table(os.path.abspath(program), root)
         fresh += end + after
     if '--write' in sys.argv:
