@@ -406,6 +406,10 @@ open_checkpoint (GstH3Common *common, GError **error)
   H3Partition partition = H3_PARTITION_FL2VA;
   gboolean said = FALSE;
 
+  GST_OBJECT_LOCK (common->element);
+  common->reopen = FALSE;
+  GST_OBJECT_UNLOCK (common->element);
+
   common->path = choose_path (common, error);
   if (!common->path)
     return FALSE;
@@ -647,6 +651,28 @@ stop_preload (GstH3Common *common)
 
 /* --- state changes and failures --- */
 
+/* In READY, where nobody uses the model: what was set there counts. After a
+ * failure the next try begins here again. */
+static gboolean
+reopen_when_set (GstH3Common *common, GError **error)
+{
+  gboolean wanted;
+
+  GST_OBJECT_LOCK (common->element);
+  wanted = common->reopen || !common->checkpoint;
+  GST_OBJECT_UNLOCK (common->element);
+  if (!wanted)
+    return TRUE;
+  stop_preload (common);
+  close_checkpoint (common);
+  if (!open_checkpoint (common, error)) {
+    close_checkpoint (common);
+    return FALSE;
+  }
+  post_model_message (common);
+  return TRUE;
+}
+
 void
 gst_h3_common_begin (GstH3Common *common)
 {
@@ -694,7 +720,7 @@ gst_h3_common_before_state_change (GstH3Common *common,
     case GST_STATE_CHANGE_READY_TO_PAUSED:
       g_atomic_int_set (&common->reported, FALSE);
       /* settings may have changed since */
-      if (!make_plan (common, &error)) {
+      if (!reopen_when_set (common, &error) || !make_plan (common, &error)) {
         gst_h3_common_fail (common, error);
         return FALSE;
       }

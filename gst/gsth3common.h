@@ -75,6 +75,7 @@ struct _GstH3Common {
   GstH3Residency residency;
   guint64 memory_budget;
   GstH3Preload preload;
+  gboolean reopen; /* what decides the checkpoint was set since it was opened */
 
   /* from NULL→READY to READY→NULL; written by the state change alone */
   H3Checkpoint *checkpoint;

@@ -4,6 +4,7 @@
 
 #include "gst/gsth3enums.h"
 #include "gst/gsth3negotiate.h"
+#include "gst/gsth3strings.h"
 #include "gst/gsth3tensor.h"
 
 #define GST_CAT_DEFAULT gst_h3_denoise_debug
@@ -97,13 +98,17 @@ denoise_opening (GstElement *element, H3Checkpoint *checkpoint)
   };
   GstH3Denoise *self = GST_H3_DENOISE (element);
   GstH3QkvLayout layout;
+  g_autoptr (GArray) loras = NULL;
   gboolean said;
 
   GST_OBJECT_LOCK (self);
   layout = self->qkv_layout;
+  loras = gst_h3_loras_parse (self->loras);
   said = self->partition != GST_H3_PARTITION_AUTO;
   GST_OBJECT_UNLOCK (self);
   h3_checkpoint_set_qkv_order (checkpoint, orders[layout]);
+  h3_checkpoint_set_adapters (checkpoint, (const H3AdapterChoice *) loras->data,
+      loras->len);
   return said;
 }
 

@@ -66,6 +66,7 @@ struct _GstH3Denoise {
   GstClockTime lead;
   GstH3Partition partition;
   GstH3QkvLayout qkv_layout;
+  gchar **loras; /* NULL: none */
 
   /* from NULL→READY on */
   H3TransformerConfig config;

@@ -49,6 +49,7 @@
 #include "gst/gsth3denoise-private.h"
 
 #include "gst/gsth3elements.h"
+#include "gst/gsth3strings.h"
 
 GST_DEBUG_CATEGORY (gst_h3_denoise_debug);
 #define GST_CAT_DEFAULT gst_h3_denoise_debug
@@ -68,6 +69,7 @@ enum {
   PROP_LEAD,
   PROP_PARTITION,
   PROP_QKV_LAYOUT,
+  PROP_LORAS,
 };
 
 guint gst_h3_denoise_signals[GST_H3_N_SIGNALS];
@@ -592,8 +594,14 @@ gst_h3_denoise_set_property (GObject *object, guint prop_id,
     case PROP_PARTITION:
       self->partition = g_value_get_enum (value);
       break;
+    case PROP_LORAS:
+      g_strfreev (self->loras);
+      self->loras = gst_h3_strings_from_array (value);
+      self->common.reopen = TRUE;
+      break;
     case PROP_QKV_LAYOUT:
       self->qkv_layout = g_value_get_enum (value);
+      self->common.reopen = TRUE;
       break;
     default:
       if (!gst_h3_sampling_set (&self->sampling, prop_id - PROP_SAMPLING,
@@ -634,6 +642,9 @@ gst_h3_denoise_get_property (GObject *object, guint prop_id, GValue *value,
     case PROP_PARTITION:
       g_value_set_enum (value, self->partition);
       break;
+    case PROP_LORAS:
+      gst_h3_strings_to_array (self->loras, value);
+      break;
     case PROP_QKV_LAYOUT:
       g_value_set_enum (value, self->qkv_layout);
       break;
@@ -653,6 +664,7 @@ gst_h3_denoise_finalize (GObject *object)
 
   gst_h3_common_clear (&self->common);
   gst_h3_sampling_clear (&self->sampling);
+  g_strfreev (self->loras);
   gst_h3_denoise_conditions_finalize (self);
   g_mutex_clear (&self->lock);
   g_cond_clear (&self->changed);
@@ -699,6 +711,23 @@ install_properties (GObjectClass *klass)
           "The order of the rows of the transformer's fused q, k, v, for files "
           "whose maker kept another than their form says.",
           GST_TYPE_H3_QKV_LAYOUT, DEFAULT_QKV_LAYOUT,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+              GST_PARAM_MUTABLE_READY));
+  /**
+   * GstH3Denoise:loras:
+   *
+   * <turbo.safetensors, style.safetensors:0.8>
+   *
+   * Since: 0.1
+   */
+  g_object_class_install_property (klass, PROP_LORAS,
+      gst_param_spec_array ("loras", "LoRA adapters",
+          "Paths or URIs of LoRA and Turbo adapters for the transformer, which "
+          "add up; each may have a colon and its strength behind it, else 1: "
+          "<turbo.safetensors, style.safetensors:0.8>.",
+          g_param_spec_string ("lora", "LoRA adapter",
+              "Path or URI, or that, a colon and a strength", NULL,
+              G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS),
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
               GST_PARAM_MUTABLE_READY));
 }

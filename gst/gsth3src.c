@@ -43,6 +43,7 @@
 #include "gst/gsth3error.h"
 #include "gst/gsth3promptsrc.h"
 #include "gst/gsth3src-inputs.h"
+#include "gst/gsth3strings.h"
 #include "gst/gsth3textenc.h"
 #include "gst/gsth3videovae.h"
 #include "gst/gsth3videovaeenc.h"
@@ -96,7 +97,8 @@ struct _GstH3Src {
   gboolean chose_partition; /* of state changes: "auto" is to be restored */
 };
 
-G_DEFINE_FINAL_TYPE (GstH3Src, gst_h3_src, GST_TYPE_BIN)
+G_DEFINE_FINAL_TYPE_WITH_CODE (GstH3Src, gst_h3_src, GST_TYPE_BIN,
+    G_IMPLEMENT_INTERFACE (GST_TYPE_PRESET, NULL))
 #define parent_class gst_h3_src_parent_class
 GST_ELEMENT_REGISTER_DEFINE (h3src, "h3src", GST_RANK_NONE, GST_TYPE_H3_SRC)
 
@@ -149,6 +151,9 @@ gst_h3_src_copy_spec (GParamSpec *pspec)
     return gst_param_spec_fraction (name, nick, blurb, f->min_num, f->min_den,
         f->max_num, f->max_den, f->def_num, f->def_den, flags);
   }
+  if (GST_IS_PARAM_SPEC_ARRAY_LIST (pspec))
+    return gst_param_spec_array (name, nick, blurb,
+        GST_PARAM_SPEC_ARRAY_LIST (pspec)->element_spec, flags);
 #define COPY_NUMBER(TYPE, Type, type)                                          \
   if (G_IS_PARAM_SPEC_##TYPE (pspec)) {                                        \
     GParamSpec##Type *n = G_PARAM_SPEC_##TYPE (pspec);                         \
@@ -234,33 +239,6 @@ gst_h3_src_stats (GstH3Src *self)
   return stats;
 }
 
-/* Of a GST_TYPE_ARRAY of strings; NULL when it is empty. */
-static gchar **
-strings_of_array (const GValue *array)
-{
-  guint n = gst_value_array_get_size (array);
-  gchar **strings = n > 0 ? g_new0 (gchar *, n + 1) : NULL;
-
-  for (guint i = 0; i < n; i++) {
-    const gchar *text =
-        g_value_get_string (gst_value_array_get_value (array, i));
-    strings[i] = g_strdup (text ? text : "");
-  }
-  return strings;
-}
-
-static void
-append_strings (GValue *array, gchar **strings)
-{
-  for (; strings && *strings; strings++) {
-    GValue value = G_VALUE_INIT;
-
-    g_value_init (&value, G_TYPE_STRING);
-    g_value_set_string (&value, *strings);
-    gst_value_array_append_and_take_value (array, &value);
-  }
-}
-
 /* FALSE when it is none of these. */
 static gboolean
 gst_h3_src_set_input (GstH3Src *self, guint prop_id, const GValue *value)
@@ -279,7 +257,7 @@ gst_h3_src_set_input (GstH3Src *self, guint prop_id, const GValue *value)
       break;
     case PROP_REFERENCES:
       g_strfreev (self->references);
-      self->references = strings_of_array (value);
+      self->references = gst_h3_strings_from_array (value);
       break;
     case PROP_CONDITION_ENCODE:
       self->posterior = g_value_get_enum (value);
@@ -309,7 +287,7 @@ gst_h3_src_get_input (GstH3Src *self, guint prop_id, GValue *value)
       g_value_set_string (value, self->last_frame);
       break;
     case PROP_REFERENCES:
-      append_strings (value, self->references);
+      gst_h3_strings_to_array (self->references, value);
       break;
     case PROP_CONDITION_ENCODE:
       g_value_set_enum (value, self->posterior);

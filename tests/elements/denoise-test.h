@@ -68,5 +68,6 @@ void add_condition_tests (void);
 void add_cancel_tests (void);
 void add_setting_tests (void);
 void add_error_tests (void);
+void add_lora_tests (void);
 
 G_END_DECLS

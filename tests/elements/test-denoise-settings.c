@@ -36,6 +36,7 @@ set_and_get_all (GstElement *element, gboolean playing)
     { "tag-prompt", "false", FALSE },
     { "timestamps", "live", FALSE },
     { "lead", "42", FALSE },
+    { "loras", "<a.safetensors, /b/c.safetensors:0.8>", TRUE },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
@@ -210,6 +211,25 @@ test_sampling (void)
   g_bytes_unref (plain);
 }
 
+/* denoiser.md 8.3 */
+static void
+check_turbo (GstElement *element, const gchar *name, guint want_steps,
+    gdouble want_video)
+{
+  gdouble video, audio;
+  guint steps;
+  gint schedule, solver;
+
+  g_assert_true (gst_preset_load_preset (GST_PRESET (element), name));
+  g_object_get (element, "steps", &steps, "shift-video", &video, "shift-audio",
+      &audio, "schedule", &schedule, "solver", &solver, NULL);
+  g_assert_cmpuint (steps, ==, want_steps);
+  g_assert_cmpfloat (video, ==, want_video);
+  g_assert_cmpfloat (audio, ==, 3);
+  g_assert_cmpint (schedule, ==, 0); /* uniform */
+  g_assert_cmpint (solver, ==, 0);   /* euler */
+}
+
 static void
 test_presets (void)
 {
@@ -222,6 +242,9 @@ test_presets (void)
   g_assert_true (gst_preset_load_preset (GST_PRESET (element), "quality"));
   g_object_get (element, "steps", &steps, NULL);
   g_assert_cmpuint (steps, ==, 49);
+  check_turbo (element, "turbo-4", 4, 12);
+  check_turbo (element, "turbo-4-768p", 4, 6);
+  check_turbo (element, "turbo-8", 8, 12);
   gst_object_unref (element);
 }
 

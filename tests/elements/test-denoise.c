@@ -13,5 +13,6 @@ main (int argc, char **argv)
   add_cancel_tests ();
   add_setting_tests ();
   add_error_tests ();
+  add_lora_tests ();
   return g_test_run ();
 }

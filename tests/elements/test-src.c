@@ -178,6 +178,41 @@ test_pruned (void)
   }
 }
 
+/* As on a command line: a Turbo adapter and what goes with it. */
+static void
+test_turbo (void)
+{
+  g_autofree gchar *lora =
+      g_strdup_printf ("loras=\"<%s/turbo.safetensors:0.5>\"",
+          g_getenv ("H3_ADAPTERS_DIR"));
+  g_autofree gchar *all = g_strconcat ("@preset=turbo-4-768p ", lora, NULL);
+  g_autofree gchar *mine =
+      g_strconcat ("shift-video=6 shift-audio=3 schedule=uniform solver=euler ",
+          lora, NULL);
+  const gchar *const settings[] = { "", mine, all };
+  Run *runs[G_N_ELEMENTS (settings)];
+  guint steps;
+
+  for (guint i = 0; i < G_N_ELEMENTS (settings); i++) {
+    runs[i] = run_new (settings[i], BOTH);
+    g_object_set (runs[i]->h3, "model-path", h3_test_tiny_dir (), "prompt",
+        TINY_PROMPT, NULL);
+    if (i < 2)
+      g_object_set (runs[i]->h3, "steps", 4, NULL);
+    g_object_get (runs[i]->h3, "steps", &steps, NULL);
+    g_assert_cmpuint (steps, ==, 4);
+    run_to_end (runs[i]);
+  }
+  g_assert_cmpmem (runs[1]->audio->data, runs[1]->audio->len,
+      runs[2]->audio->data, runs[2]->audio->len);
+  g_assert_cmpuint (runs[0]->audio->len, ==, runs[1]->audio->len);
+  g_assert_cmpint (memcmp (runs[0]->audio->data, runs[1]->audio->data,
+                       runs[0]->audio->len),
+      !=, 0);
+  for (guint i = 0; i < G_N_ELEMENTS (settings); i++)
+    run_free (runs[i]);
+}
+
 /* Another prompt in READY, and back: bit-equal. */
 static void
 test_next_prompt (void)
@@ -501,6 +536,7 @@ main (int argc, char **argv)
     return 0;
   g_test_add_func ("/src/golden", test_golden);
   g_test_add_func ("/src/pruned", test_pruned);
+  g_test_add_func ("/src/turbo", test_turbo);
   g_test_add_func ("/src/next-prompt", test_next_prompt);
   g_test_add_func ("/src/unlinked", test_unlinked);
   g_test_add_func ("/src/properties", test_properties);
