@@ -358,19 +358,44 @@ init_request (GstH3Common *common, guint64 workspace, GstH3Request *request)
   GST_OBJECT_UNLOCK (common->element);
 }
 
+static gboolean
+plan (GstH3Common *common, const GstH3ModelKind *kind, GstH3Plan **plan,
+    const GstH3Request *request, GError **error)
+{
+  if (*plan)
+    return gst_h3_plan_update (*plan, get_residency (common), request, error);
+  *plan = gst_h3_plan_new (kind, common->device, get_residency (common),
+      request, error);
+  return *plan != NULL;
+}
+
 /* The element's part of the device's plan, at the present settings. */
 static gboolean
 make_plan (GstH3Common *common, GError **error)
 {
+  const GstH3CommonFuncs *funcs = common->funcs;
   GstH3Request request;
 
+  init_request (common, 0, &request);
+  if (!funcs->also || !funcs->also_needs (common->element, &request))
+    g_clear_pointer (&common->also_plan, gst_h3_plan_free);
+  else if (!plan (common, funcs->also, &common->also_plan, &request, error))
+    return FALSE;
   init_request (common, workspace (common), &request);
-  if (common->plan)
-    return gst_h3_plan_update (common->plan, get_residency (common), &request,
-        error);
-  common->plan = gst_h3_plan_new (common->funcs->kind, common->device,
-      get_residency (common), &request, error);
-  return common->plan != NULL;
+  return plan (common, funcs->kind, &common->plan, &request, error);
+}
+
+gboolean
+gst_h3_common_plan_also (GstH3Common *common, const GstH3Request *request,
+    GError **error)
+{
+  if (!plan (common, common->funcs->also, &common->also_plan, request, error)) {
+    /* nothing will come of it, and others need not make room */
+    g_clear_pointer (&common->also_plan, gst_h3_plan_free);
+    return FALSE;
+  }
+  gst_h3_plan_log (common->also_plan);
+  return TRUE;
 }
 
 H3Device *
@@ -447,6 +472,7 @@ close_checkpoint (GstH3Common *common)
   if (model)
     gst_h3_model_release (model, common->held_as);
   g_clear_pointer (&common->plan, gst_h3_plan_free);
+  g_clear_pointer (&common->also_plan, gst_h3_plan_free);
   g_clear_pointer (&common->checkpoint, h3_checkpoint_free);
   g_clear_pointer (&common->device, h3_device_unref);
   g_clear_pointer (&common->path, g_free);

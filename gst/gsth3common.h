@@ -52,6 +52,9 @@ typedef struct _GstH3Common GstH3Common;
  * @opened: in NULL→READY, once the checkpoint is open: read the component's
  *   configuration. FALSE with an error refuses the state change
  * @workspace: bytes needed beside the weights at the present settings
+ * @also: another model that the element needs at times; in the plan while
+ *   @also_needs, which fills in weights and workspace at the present settings,
+ *   says that it will be
  * @add_stats: put the element's own numbers into the `stats` structure
  */
 typedef struct {
@@ -61,6 +64,8 @@ typedef struct {
   gboolean (*opened) (GstElement *element, const H3Checkpoint *checkpoint,
       GError **error);
   guint64 (*workspace) (GstElement *element);
+  const GstH3ModelKind *also;
+  gboolean (*also_needs) (GstElement *element, GstH3Request *request);
   void (*add_stats) (GstElement *element, GstStructure *stats);
 } GstH3CommonFuncs;
 
@@ -82,9 +87,10 @@ struct _GstH3Common {
   H3Device *device;
   guint64 weight_bytes;
   GstH3Plan *plan;
-  gboolean is_demo;  /* the checkpoint shipped with us, named or not */
-  gchar *path;       /* where the checkpoint is */
-  gchar *model_name; /* for people and metadata: its last path components */
+  GstH3Plan *also_plan; /* of the other model, also of the working thread */
+  gboolean is_demo;     /* the checkpoint shipped with us, named or not */
+  gchar *path;          /* where the checkpoint is */
+  gchar *model_name;    /* for people and metadata: its last path components */
 
   /* loading, under lock; lock is taken after no other and held over nothing */
   GMutex lock;
@@ -147,6 +153,11 @@ void gst_h3_common_end_job (GstH3Common *common);
 
 /* The workspace is allocated, or will not be; nothing where acquiring failed. */
 void gst_h3_common_settle (GstH3Common *common);
+
+/* From the working thread, before it loads the other model: what that needs now
+ * that it is known goes into the device's plan. */
+gboolean gst_h3_common_plan_also (GstH3Common *common,
+    const GstH3Request *request, GError **error);
 
 /* What `backend` and `cuda-device-id` choose, in any state; in READY and above
  * the element's own @device. (transfer full) */

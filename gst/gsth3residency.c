@@ -514,17 +514,31 @@ find_plan (const GstH3DeviceEntry *entry, const gchar *key, guint end)
   return NULL;
 }
 
-/* All elements that share the model let it be parked. */
+/* Whether it can be away while others need the room. */
+static gboolean
+may_leave (const GstH3Plan *plan)
+{
+  return plan->kind->passing ? plan->residency != GST_H3_RESIDENCY_PROCESS
+                             : may_park (plan->residency);
+}
+
+static gboolean
+takes_turns (const GstH3ModelKind *kind)
+{
+  return kind->stage > 0 || kind->passing;
+}
+
+/* All elements that share the model let it leave. */
 static gboolean
 is_planned_parkable (const GstH3DeviceEntry *entry, const GstH3Plan *of)
 {
   for (guint i = 0; i < entry->plans->len; i++) {
     const GstH3Plan *plan = g_ptr_array_index (entry->plans, i);
 
-    if (g_str_equal (plan->key, of->key) && !may_park (plan->residency))
+    if (g_str_equal (plan->key, of->key) && !may_leave (plan))
       return FALSE;
   }
-  return of->kind->stage > 0;
+  return takes_turns (of->kind);
 }
 
 static guint64
@@ -551,13 +565,12 @@ sum_plan (Sum *sum, const GstH3DeviceEntry *entry, const GstH3Plan *plan)
       models ? g_hash_table_lookup (models, plan->key) : NULL;
 
   h3_memory_plan_add (&sum->plan, plan->weights, workspace, parkable);
-  if (!parkable && plan->kind->stage > 0)
+  if (!parkable && takes_turns (plan->kind))
     sum->kept += plan->weights;
-  if (plan->kind->stage > 0) {
-    sum->turns++;
+  sum->turns += takes_turns (plan->kind);
+  if (plan->kind->stage > 0)
     sum->first =
         sum->first ? MIN (sum->first, plan->kind->stage) : plan->kind->stage;
-  }
   g_string_append_printf (sum->text,
       "%s%s %" BYTES " bytes of weights%s, %" BYTES " of workspace",
       sum->text->len > 0 ? "; " : "", plan->kind->name, plan->weights,

@@ -50,6 +50,8 @@ void gst_h3_runtime_end_turn (H3Device *device);
  *   their files makes another model; NULL = none
  * @stage: 0: computes without a turn and is never parked; else the order in
  *   which a clip needs the models that take turns, from 1
+ * @passing: held for a job alone, so that it goes after each unless its
+ *   residency is process; without a @stage
  * @plan: checks names, shapes and that the device takes it, allocates nothing
  * @load: returns the model
  * @tensors: with a @stage: its weights (h3_parking_new()), transfer full
@@ -60,6 +62,7 @@ typedef struct {
   const H3Component *also;
   guint n_also;
   guint stage;
+  gboolean passing;
   gboolean (*plan) (const H3Checkpoint *checkpoint, const H3Device *device,
       guint64 *weight_bytes, GError **error);
   gpointer (*load) (const H3Checkpoint *checkpoint, H3Device *device,

@@ -429,6 +429,9 @@ gst_h3_src_open_inputs (GstH3Src *self)
   last = g_strdup (self->last_frame);
   references = g_strdupv (self->references);
   GST_OBJECT_UNLOCK (self);
+  gst_h3_text_enc_expect_pictures (GST_H3_TEXT_ENC (
+                                       self->children[CHILD_TEXT_ENC]),
+      first || last || references);
   if (gst_h3_src_inputs_open (self->inputs, first, last,
           (const gchar *const *) references, timeout, &error))
     return TRUE;

@@ -301,13 +301,35 @@ vision_unref (gpointer model)
   h3_vision_model_unref (model);
 }
 
-static const GstH3ModelKind vision_kind = {
+const GstH3ModelKind gst_h3_vision_kind = {
   .name = "vision tower",
+  .passing = TRUE,
   .component = H3_COMPONENT_TEXT_ENCODER,
   .plan = vision_plan,
   .load = vision_load,
   .unref = vision_unref,
 };
+
+gboolean
+gst_h3_vision_needs (GstH3Common *common, const GstH3Fitting *fitting,
+    GstH3Request *request)
+{
+  H3TextCondition picture = { .kind = H3_CONDITION_IMAGE, .n_images = 1 };
+  const H3TextCondition *list[] = { &picture };
+  H3VisionConfig config;
+  gint width, height;
+
+  /* as for a clip of 16:9; whatever is wrong is said when there is a picture */
+  if (!h3_vision_model_plan (common->checkpoint, common->device, &config,
+          &request->weights, NULL) ||
+      !gst_h3_fitting_keyframe (fitting, common->is_demo, 16, 9, &width,
+          &height, NULL) ||
+      !h3_vision_picture_size (&picture.size, width, height, NULL))
+    return FALSE;
+  request->workspace =
+      h3_vision_model_workspace (&config, common->device, list, 1);
+  return TRUE;
+}
 
 static gboolean
 is_to_see (const GstH3TextConditions *conditions)
@@ -342,9 +364,11 @@ gst_h3_text_conditions_see (GstH3TextConditions *conditions,
   GST_OBJECT_UNLOCK (common->element);
   request.workspace =
       h3_vision_model_workspace (&config, common->device, list, conditions->n);
+  if (!gst_h3_common_plan_also (common, &request, error))
+    return FALSE;
 
-  model = gst_h3_model_hold (&vision_kind, common->checkpoint, common->device,
-      residency, error);
+  model = gst_h3_model_hold (&gst_h3_vision_kind, common->checkpoint,
+      common->device, residency, error);
   if (!model)
     return FALSE;
   vision = gst_h3_model_load (model, &request, error);

@@ -39,6 +39,11 @@ typedef struct {
 gboolean gst_h3_text_conditions_collect (GstH3TextConditions *conditions,
     GList *pads, GstH3Task task, const GstH3Fitting *fitting, gboolean demo,
     GError **error);
+extern const GstH3ModelKind gst_h3_vision_kind;
+/* Fills in weights and workspace of the vision tower for pictures of which
+ * nothing is known but the settings; FALSE where there is no tower. */
+gboolean gst_h3_vision_needs (GstH3Common *common, const GstH3Fitting *fitting,
+    GstH3Request *request);
 /* Runs the vision tower, which is loaded for that alone, unless it ran. */
 gboolean gst_h3_text_conditions_see (GstH3TextConditions *conditions,
     GstH3Common *common, H3Stream *stream, const H3Stop *stop, GError **error);

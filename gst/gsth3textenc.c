@@ -99,6 +99,7 @@ struct _GstH3TextEnc {
   guint max_tokens;
   GstH3Task task;
   GstH3Fitting fitting;
+  gboolean expect_pictures;
 
   /* from NULL→READY on */
   H3TextConfig config;
@@ -216,10 +217,38 @@ text_enc_workspace (GstElement *element)
       TYPICAL_TOKENS);
 }
 
+/* With a pad for something to see the vision tower will run. */
+static gboolean
+text_enc_also_needs (GstElement *element, GstH3Request *request)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (element);
+  GstH3Fitting fitting;
+  gboolean any;
+
+  GST_OBJECT_LOCK (self);
+  fitting = self->fitting;
+  any = self->expect_pictures;
+  for (GList *l = element->sinkpads; l; l = l->next)
+    any |= GST_IS_H3_CONDITION_PAD (l->data) &&
+           gst_h3_condition_pad_media (l->data) != GST_H3_CONDITION_AUDIO;
+  GST_OBJECT_UNLOCK (self);
+  return any && gst_h3_vision_needs (&self->common, &fitting, request);
+}
+
+void
+gst_h3_text_enc_expect_pictures (GstH3TextEnc *self, gboolean expect)
+{
+  GST_OBJECT_LOCK (self);
+  self->expect_pictures = expect;
+  GST_OBJECT_UNLOCK (self);
+}
+
 static const GstH3CommonFuncs common_funcs = {
   .kind = &text_kind,
   .opened = text_enc_opened,
   .workspace = text_enc_workspace,
+  .also = &gst_h3_vision_kind,
+  .also_needs = text_enc_also_needs,
   .add_stats = text_enc_add_stats,
 };
 

@@ -9,4 +9,8 @@ G_BEGIN_DECLS
 G_DECLARE_FINAL_TYPE (GstH3TextEnc, gst_h3_text_enc, GST, H3_TEXT_ENC,
     GstAggregator)
 
+/* Pictures or clips will come on pads that are requested only in PAUSED: the
+ * vision tower is planned for from READY→PAUSED on. */
+void gst_h3_text_enc_expect_pictures (GstH3TextEnc *self, gboolean expect);
+
 G_END_DECLS

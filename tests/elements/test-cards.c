@@ -4,6 +4,7 @@
 #include "card.h"
 
 #include <gst/h3/h3.h>
+#include <stdio.h>
 
 #include "gst/gsth3common.h"
 #include "gst/gsth3elements.h"
@@ -160,6 +161,22 @@ assert_same (const Run *a, const Run *b)
       b->audio->len);
 }
 
+/* --- prompts --- */
+
+static void
+push_prompts (GstElement *source, guint n)
+{
+  for (guint i = 0; i < n; i++) {
+    GstBuffer *buffer =
+        gst_buffer_new_wrapped (g_strdup (PROMPT), strlen (PROMPT));
+    GstFlowReturn ret;
+
+    GST_BUFFER_PTS (buffer) = i;
+    g_signal_emit_by_name (source, "push-buffer", buffer, &ret);
+    gst_buffer_unref (buffer);
+  }
+}
+
 /* --- residency --- */
 
 /* Text encoder and transformer take turns, and the clip is the same. */
@@ -218,6 +235,142 @@ test_pipeline_residency (void)
 
   assert_fails (tight, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NO_SPACE_LEFT,
       "set residency=auto");
+}
+
+/* --- the plan --- */
+
+/* What it says of the vision tower; "": nothing. */
+static void
+keep_plan (GstDebugCategory *category, GstDebugLevel level, const gchar *file,
+    const gchar *function, gint line, GObject *object, GstDebugMessage *message,
+    gpointer kept)
+{
+  const gchar *text = gst_debug_message_get (message);
+
+  if (!g_str_has_prefix (text, "plan for card:"))
+    return;
+  text = strstr (text, "vision tower");
+  g_free (*(gchar **) kept);
+  *(gchar **) kept =
+      text ? g_strndup (text, strcspn (text, ";:")) : g_strdup ("");
+}
+
+static guint64
+workspace_of (const gchar *plan)
+{
+  guint64 weights, workspace;
+
+  g_assert_cmpint (sscanf (plan,
+                       "vision tower %" G_GUINT64_FORMAT
+                       " bytes of weights, %" G_GUINT64_FORMAT " of workspace",
+                       &weights, &workspace),
+      ==, 2);
+  g_assert_cmpuint (weights, >, 0);
+  return workspace;
+}
+
+static GstElement *
+text_encoder_new (const gchar *pad)
+{
+  GstElement *element = gst_element_factory_make ("h3textenc", NULL);
+
+  gst_object_ref_sink (element);
+  g_object_set (element, "model-path", h3_test_tiny_dir (), NULL);
+  gst_util_set_object_arg (G_OBJECT (element), "backend", "cuda");
+  gst_util_set_object_arg (G_OBJECT (element), "residency", "pipeline");
+  if (pad)
+    gst_object_unref (gst_element_request_pad_simple (element, pad));
+  return element;
+}
+
+static void
+text_encoder_free (GstElement *element)
+{
+  gst_element_set_state (element, GST_STATE_NULL);
+  gst_object_unref (element);
+}
+
+/* A prompt with a clip on video_0, to EOS. */
+static void
+run_with_clip (gint width, gint height)
+{
+  g_autofree gchar *launch = g_strdup_printf (
+      "appsrc name=prompt format=time caps=text/x-raw,format=utf8 ! "
+      "h3textenc name=text model-path=%s backend=cuda canvas-edge=64 ! "
+      "fakesink sync=false appsrc name=clip format=time "
+      "caps=video/x-raw,format=RGB,width=%d,height=%d,framerate=24/1 ! "
+      "text.video_0",
+      h3_test_tiny_dir (), width, height);
+  g_autoptr (GstElement) pipeline = gst_parse_launch (launch, NULL);
+  g_autoptr (GstElement) prompt =
+      gst_bin_get_by_name (GST_BIN (pipeline), "prompt");
+  g_autoptr (GstElement) clip =
+      gst_bin_get_by_name (GST_BIN (pipeline), "clip");
+  g_autoptr (GstBus) bus = gst_element_get_bus (pipeline);
+  g_autoptr (GstMessage) message = NULL;
+  GstFlowReturn ret;
+
+  gst_element_set_state (pipeline, GST_STATE_PLAYING);
+  push_prompts (prompt, 1);
+  g_signal_emit_by_name (prompt, "end-of-stream", &ret);
+  for (guint i = 0; i < 25; i++) {
+    gsize size = GST_ROUND_UP_4 (3 * width) * height;
+    g_autoptr (GstBuffer) frame = gst_buffer_new_allocate (NULL, size, NULL);
+
+    gst_buffer_memset (frame, 0, 7 * i, size);
+    g_signal_emit_by_name (clip, "push-buffer", frame, &ret);
+  }
+  g_signal_emit_by_name (clip, "end-of-stream", &ret);
+  message = gst_bus_timed_pop_filtered (bus, 60 * GST_SECOND,
+      GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+  g_assert_nonnull (message);
+  g_assert_cmpint (GST_MESSAGE_TYPE (message), ==, GST_MESSAGE_EOS);
+  gst_element_set_state (pipeline, GST_STATE_NULL);
+}
+
+/* Where something to see will come the vision tower is in the plan, at first for
+ * one picture, then for what came. */
+static void
+test_vision_plan (void)
+{
+  g_autofree gchar *plan = g_strdup ("");
+  GstElement *none = text_encoder_new (NULL);
+  GstElement *sound = text_encoder_new ("audio_3");
+  GstElement *clip = text_encoder_new ("video_3");
+  g_autoptr (GstStructure) stats = NULL;
+  guint64 one, weights;
+
+  card_reset (&cards[ROOMY], 0);
+  gst_debug_set_threshold_for_name ("h3runtime", GST_LEVEL_INFO);
+  gst_debug_remove_log_function (gst_debug_log_default);
+  gst_debug_add_log_function (keep_plan, &plan, NULL);
+
+  gst_element_set_state (none, GST_STATE_PAUSED);
+  g_assert_cmpstr (plan, ==, "");
+  text_encoder_free (none);
+  gst_element_set_state (sound, GST_STATE_PAUSED);
+  g_assert_cmpstr (plan, ==, "");
+  text_encoder_free (sound);
+  gst_element_set_state (clip, GST_STATE_PAUSED);
+  one = workspace_of (plan);
+  g_object_get (clip, "stats", &stats, NULL);
+  gst_structure_get_uint64 (stats, "weight-bytes", &weights);
+  gst_element_set_state (clip, GST_STATE_READY);
+  /* language model and tower are needed at the same time */
+  g_object_set (clip, "memory-budget", weights + one, NULL);
+  g_assert_cmpint (gst_element_set_state (clip, GST_STATE_PAUSED), ==,
+      GST_STATE_CHANGE_FAILURE);
+  g_object_set (clip, "memory-budget", (guint64) 0, NULL);
+  g_assert_cmpint (gst_element_set_state (clip, GST_STATE_PAUSED), ==,
+      GST_STATE_CHANGE_SUCCESS);
+  text_encoder_free (clip);
+
+  run_with_clip (64, 64);
+  g_assert_cmpuint (workspace_of (plan), >, 0);
+  g_assert_cmpuint (workspace_of (plan), !=, one);
+  gst_debug_remove_log_function_by_data (&plan);
+  gst_debug_add_log_function (gst_debug_log_default, NULL, NULL);
+  gst_debug_unset_threshold_for_name ("h3runtime");
 }
 
 /* --- errors --- */
@@ -478,20 +631,6 @@ test_log (void)
 
 /* --- ten clips --- */
 
-static void
-push_prompts (GstElement *source, guint n)
-{
-  for (guint i = 0; i < n; i++) {
-    GstBuffer *buffer =
-        gst_buffer_new_wrapped (g_strdup (PROMPT), strlen (PROMPT));
-    GstFlowReturn ret;
-
-    GST_BUFFER_PTS (buffer) = i;
-    g_signal_emit_by_name (source, "push-buffer", buffer, &ret);
-    gst_buffer_unref (buffer);
-  }
-}
-
 static gsize
 peak_of_clips (guint n)
 {
@@ -546,6 +685,7 @@ main (int argc, char **argv)
   g_test_add_func ("/cards/too-small-for-all", test_too_small_for_all);
   g_test_add_func ("/cards/stage", test_stage);
   g_test_add_func ("/cards/pipeline-residency", test_pipeline_residency);
+  g_test_add_func ("/cards/vision-plan", test_vision_plan);
   g_test_add_func ("/cards/large-clip", test_large_clip);
   g_test_add_func ("/cards/nothing-uploaded", test_nothing_uploaded);
   g_test_add_func ("/cards/decoding-foreseen", test_decoding_foreseen);

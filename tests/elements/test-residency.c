@@ -88,15 +88,16 @@ assert_intact (gpointer model)
   g_assert_cmpuint (n, ==, SIZE);
 }
 
-#define KIND(name_, stage_)                                                    \
+#define KIND(name_, stage_, passing_)                                          \
   {                                                                            \
     .name = name_, .component = H3_COMPONENT_TRANSFORMER, .stage = stage_,     \
-    .plan = small_plan, .load = small_load,                                    \
+    .passing = passing_, .plan = small_plan, .load = small_load,               \
     .tensors = stage_ ? small_tensors : NULL, .unref = small_unref,            \
   }
-static const GstH3ModelKind kinds[] = { KIND ("first", 1), KIND ("second", 2),
-  KIND ("third", 3), KIND ("decoder", 0) };
-enum { FIRST, SECOND, THIRD, DECODER };
+static const GstH3ModelKind kinds[] = { KIND ("first", 1, FALSE),
+  KIND ("second", 2, FALSE), KIND ("third", 3, FALSE),
+  KIND ("decoder", 0, FALSE), KIND ("guest", 0, TRUE) };
+enum { FIRST, SECOND, THIRD, DECODER, GUEST };
 
 /* --- users --- */
 
@@ -739,6 +740,36 @@ test_plan (void)
   user_clear (&decoder);
 }
 
+/* What is there for a job alone shares the room with what takes turns, unless it
+ * is kept. */
+static void
+test_plan_passing (void)
+{
+  User a, b, guest;
+  GstH3Plan *plans[3];
+
+  get_card (0, 2);
+  user_init (&a, FIRST, 0, GST_H3_RESIDENCY_AUTO);
+  user_init (&b, SECOND, 0, GST_H3_RESIDENCY_AUTO);
+  user_init (&guest, GUEST, 0, GST_H3_RESIDENCY_PIPELINE);
+  b.request.workspace = guest.request.workspace = SIZE;
+  plans[0] = plan (&a, NULL);
+  plans[1] = plan (&b, NULL);
+  plans[2] = plan (&guest, NULL);
+  g_assert_nonnull (plans[2]);
+  gst_h3_plan_free (plans[2]);
+  guest.residency = GST_H3_RESIDENCY_PROCESS;
+  assert_no_plan (&guest, "set residency=auto");
+  guest.residency = GST_H3_RESIDENCY_PIPELINE;
+  guest.request.workspace = SIZE + 10;
+  assert_no_plan (&guest, "guest 1000 bytes of weights, 1010 of workspace");
+  gst_h3_plan_free (plans[0]);
+  gst_h3_plan_free (plans[1]);
+  user_clear (&a);
+  user_clear (&b);
+  user_clear (&guest);
+}
+
 /* --- devices --- */
 
 static void
@@ -806,6 +837,7 @@ main (int argc, char **argv)
   g_test_add_func ("/residency/contention", test_contention);
   g_test_add_func ("/residency/preload", test_preload);
   g_test_add_func ("/residency/plan", test_plan);
+  g_test_add_func ("/residency/plan-passing", test_plan_passing);
   g_test_add_func ("/residency/failed-device", test_failed_device);
   g_test_add_func ("/residency/same-device", test_same_device);
   result = g_test_run ();
