@@ -74,6 +74,7 @@ void h3_cuda_pace_clear (H3CudaStream *cuda);
 
 H3CudaProducts *h3_cuda_products_new (GError **error);
 void h3_cuda_products_free (H3CudaProducts *products);
+cublasLtHandle_t h3_cuda_products_handle (H3CudaProducts *products);
 void h3_cuda_linear (H3Stream *stream, const H3LinearArgs *args);
 
 /* Rows of a weight as plain numbers, [n, K]: rows @first on, @n of them. */
@@ -87,6 +88,10 @@ typedef struct {
  * FALSE when the stream failed. */
 gboolean h3_cuda_linear_rows (H3Stream *stream, const H3LinearArgs *args,
     const H3CudaRows *w);
+/* By @w in FP4 (linear-fp4.c): columns [col, col + w->rows) of args->y. FALSE, and
+ * nothing was done, when the weight or the device is not made for that. */
+gboolean h3_cuda_linear_fp4 (H3Stream *stream, const H3LinearArgs *args,
+    const H3Weight *w, gint64 col);
 /* Of a weight that is not plain (linear-encoded.c). */
 void h3_cuda_linear_encoded (H3Stream *stream, const H3LinearArgs *args);
 void h3_cuda_embedding_encoded (H3Stream *stream, H3Tensor *y,

@@ -76,6 +76,39 @@ cudaError_t h3_cuda_bias_act (H3CudaStreamHandle stream, H3DType y_type,
 cudaError_t h3_cuda_decode (H3CudaStreamHandle stream, H3DType y_type,
     gpointer y, const H3Weight *weight, gint64 first, const gint32 *ids,
     gint64 n);
+/* Whether tensor cores multiply FP4. */
+gboolean h3_cuda_has_fp4 (void);
+/* Scales of rows of @cols columns, 16 to a scale, where tensor cores look for
+ * them: tiles of 128 rows by 4 (checkpoints.md 5.2), filled up with 0. */
+static inline gint64
+h3_cuda_fp4_scale_cols (gint64 cols)
+{
+  return (cols / 16 + 3) / 4 * 4;
+}
+static inline gsize
+h3_cuda_fp4_scale_bytes (gint64 rows, gint64 cols)
+{
+  return (rows + 127) / 128 * 128 * h3_cuda_fp4_scale_cols (cols);
+}
+/**
+ * h3_cuda_fp4_quantise:
+ * @q: [rows, cols / 2], the even column in the high nibble; @scales: tiled
+ * @row_scale: [rows]: x = row_scale * scale * code
+ * @x: [rows, cols], cols a multiple of 32; times @factor [cols], which may be
+ *   NULL
+ * @input_scale: the row's scale; 0: the row's largest / 2688
+ */
+cudaError_t h3_cuda_fp4_quantise (H3CudaStreamHandle stream, guint8 *q,
+    guint8 *scales, gfloat *row_scale, H3DType x_type, gconstpointer x,
+    gint64 rows, gint64 cols, const gfloat *factor, gfloat input_scale);
+/* @tiled from @scales [rows, cols / 16] */
+cudaError_t h3_cuda_fp4_tile (H3CudaStreamHandle stream, guint8 *tiled,
+    const guint8 *scales, gint64 rows, gint64 cols);
+/* y[m, n] (+)= sums[m, n] * x_scale[m] * w_scale[n] + bias[n] */
+cudaError_t h3_cuda_fp4_finish (H3CudaStreamHandle stream, H3DType y_type,
+    gpointer y, gint64 y_stride, const gfloat *sums, const gfloat *x_scale,
+    const gfloat *w_scale, const gfloat *bias, gint64 rows, gint64 cols,
+    gboolean add);
 /* Raises @bad_row when one of @n numbers is not in 0 .. rows - 1. */
 cudaError_t h3_cuda_check_rows (H3CudaStreamHandle stream, const gint32 *ids,
     gint64 n, gint64 rows, gint32 *bad_row);

@@ -70,6 +70,8 @@ linear_part (H3Stream *stream, const H3LinearArgs *args, const H3Weight *w,
   if (w->encoding == H3_ENCODING_PLAIN)
     return h3_cuda_linear_rows (stream, args,
         &(H3CudaRows){ col, w->rows, w->tensor->dtype, w->tensor->data });
+  if (h3_cuda_linear_fp4 (stream, args, w, col))
+    return stream->error == NULL;
   return decode_and_multiply (stream, args, w, col);
 }
 

@@ -83,6 +83,12 @@ h3_cuda_products_free (H3CudaProducts *p)
   g_free (p);
 }
 
+cublasLtHandle_t
+h3_cuda_products_handle (H3CudaProducts *p)
+{
+  return p->handle;
+}
+
 /* One product: y (+)= x wᵀ + bias, all of types the library takes. */
 typedef struct {
   Key key;
