@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Encoded weights (checkpoints.md 5, 6.3) as numbers, some rows at a time. A
- * thread makes eight neighbours of a row, which are of one block and of one half
- * of its bytes in every encoding; a warp 256. */
+ * thread makes eight neighbours of each of four rows: they are of one block and of
+ * one half of its bytes in every encoding. A warp makes 256. */
 #include "cuda/kernel.cuh"
 
 #define THREADS 128
 #define COLS 8
+#define ROWS 4
 #define WARP_COLS (H3_WARP * COLS)
 
 static_assert (THREADS * COLS == H3_MAX_ROTATION, "a block spans a rotation");
@@ -72,12 +73,6 @@ byte_of (uint2 w, int i)
  * power of 2, subnormal or not --- */
 
 __device__ __forceinline__ float
-half_at (const guint8 *p)
-{
-  return __half2float (__ushort_as_half (two_bytes (p)));
-}
-
-__device__ __forceinline__ float
 e4m3 (unsigned code)
 {
   unsigned bits = (code & 0x80) << 24 | (code & 0x7f) << 20;
@@ -113,12 +108,16 @@ ue4m3 (unsigned code)
 __device__ const gint8 nl_values[16] = { -127, -104, -83, -65, -49, -35, -22,
   -10, 1, 13, 25, 38, 53, 69, 89, 113 };
 
-/* --- encodings: v[i] = w[row, col + i], i < n, but for rotation and column
- * scale; col is a multiple of 8 --- */
+/* --- encodings: an object has read what eight numbers of a row take, from column
+ * @col on, a multiple of 8, of which @n are there; [i] is number i, but for
+ * rotation and column scale. Reading comes first, for many rows, and arithmetic
+ * later: a thread waits for memory once --- */
 
 struct Plain {
-  static __device__ __forceinline__ void
-  read (const Source &s, gint64 row, int col, int n, float *v)
+  float v[COLS];
+
+  __device__ __forceinline__
+  Plain (const Source &s, gint64 row, int col, int n)
   {
     gint64 at = row * s.cols + col;
 
@@ -127,87 +126,100 @@ struct Plain {
     else
       load_any<false> (s.bytes, s.type, at, n, v);
   }
+  __device__ __forceinline__ float operator[] (int i) const { return v[i]; }
 };
 
-struct E4m3 {
-  static __device__ __forceinline__ void
-  read (const Source &s, gint64 row, int col, int n, float *v)
-  {
-    uint2 q = some_bytes (s.bytes + row * s.row_bytes + col, n);
-    float scale = s.scale[row];
+/* A byte each, and the row's scale. */
+struct Bytes {
+  uint2 q;
+  float scale;
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = e4m3 (byte_of (q, i)) * scale;
+  __device__ __forceinline__
+  Bytes (const Source &s, gint64 row, int col, int n)
+      : q (some_bytes (s.bytes + row * s.row_bytes + col, n)),
+        scale (s.scale[row])
+  {
   }
 };
 
-struct E5m2 {
-  static __device__ __forceinline__ void
-  read (const Source &s, gint64 row, int col, int n, float *v)
+struct E4m3 : Bytes {
+  using Bytes::Bytes;
+  __device__ __forceinline__ float operator[] (int i) const
   {
-    uint2 q = some_bytes (s.bytes + row * s.row_bytes + col, n);
-    float scale = s.scale[row];
-
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = e5m2 (byte_of (q, i)) * scale;
+    return e4m3 (byte_of (q, i)) * scale;
   }
 };
 
-struct Int8 {
-  static __device__ __forceinline__ void
-  read (const Source &s, gint64 row, int col, int n, float *v)
+struct E5m2 : Bytes {
+  using Bytes::Bytes;
+  __device__ __forceinline__ float operator[] (int i) const
   {
-    uint2 q = some_bytes (s.bytes + row * s.row_bytes + col, n);
-    float scale = s.scale[row];
+    return e5m2 (byte_of (q, i)) * scale;
+  }
+};
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = (gint8) byte_of (q, i) * scale;
+struct Int8 : Bytes {
+  using Bytes::Bytes;
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    return (gint8) byte_of (q, i) * scale;
   }
 };
 
 /* The even column is in the high nibble. */
 struct Nvfp4 {
-  static __device__ __forceinline__ void
-  read (const Source &s, gint64 row, int col, int n, float *v)
-  {
-    unsigned q = four_bytes (s.bytes + row * s.row_bytes + col / 2);
-    float scale =
-        e4m3 (s.block_scale[row * s.row_blocks + col / 16]) * s.scale[row];
+  unsigned q, block_scale;
+  float scale;
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = e2m1 (q >> (8 * (i / 2) + (i % 2 ? 0 : 4)) & 15) * scale;
+  __device__ __forceinline__
+  Nvfp4 (const Source &s, gint64 row, int col, int n)
+      : q (four_bytes (s.bytes + row * s.row_bytes + col / 2)),
+        block_scale (s.block_scale[row * s.row_blocks + col / 16]),
+        scale (s.scale[row])
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    return e2m1 (q >> (8 * (i / 2) + (i % 2 ? 0 : 4)) & 15) *
+        (e4m3 (block_scale) * scale);
   }
 };
 
 struct Mxfp8 {
-  static __device__ __forceinline__ void
-  read (const Source &s, gint64 row, int col, int n, float *v)
-  {
-    uint2 q = eight_bytes (s.bytes + row * s.row_bytes + col);
-    unsigned e = s.block_scale[row * s.row_blocks + col / 32];
-    float scale = e == 255 ? NAN : __uint_as_float (e << 23);
+  uint2 q;
+  unsigned exponent;
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = e4m3 (byte_of (q, i)) * scale;
+  __device__ __forceinline__
+  Mxfp8 (const Source &s, gint64 row, int col, int n)
+      : q (eight_bytes (s.bytes + row * s.row_bytes + col)),
+        exponent (s.block_scale[row * s.row_blocks + col / 32])
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    return e4m3 (byte_of (q, i)) *
+        (exponent == 255 ? NAN : __uint_as_float (exponent << 23));
   }
 };
 
 /* --- GGUF's blocks: @b is the block's bytes, @e the first element in it --- */
 
 template <typename Block>
-struct Blocks {
-  static __device__ __forceinline__ void
-  read (const Source &s, gint64 row, int col, int n, float *v)
+struct Blocks : Block {
+  __device__ __forceinline__
+  Blocks (const Source &s, gint64 row, int col, int n)
+      : Block (s.bytes + row * s.row_bytes + col / Block::n * Block::bytes,
+            col % Block::n)
   {
-    Block::read (s.bytes + row * s.row_bytes + col / Block::n * Block::bytes,
-        col % Block::n, v);
   }
 };
+
+/* A half's bits as a number. */
+__device__ __forceinline__ float
+half_of (unsigned bits)
+{
+  return __half2float (__ushort_as_half ((unsigned short) bits));
+}
 
 /* Eight codes of a block of 32, whose low nibbles are the first 16. */
 struct Nibbles {
@@ -227,121 +239,134 @@ struct Nibbles {
 
 struct Q8_0 {
   enum { n = 32, bytes = 34 };
-  static __device__ __forceinline__ void
-  read (const guint8 *b, int e, float *v)
-  {
-    float d = half_at (b);
-    uint2 q = eight_bytes (b + 2 + e);
+  unsigned d;
+  uint2 q;
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = d * (gint8) byte_of (q, i);
+  __device__ __forceinline__
+  Q8_0 (const guint8 *b, int e) : d (two_bytes (b)), q (eight_bytes (b + 2 + e))
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    return half_of (d) * (gint8) byte_of (q, i);
   }
 };
 
 struct Q4_0 {
   enum { n = 32, bytes = 18 };
-  static __device__ __forceinline__ void
-  read (const guint8 *b, int e, float *v)
-  {
-    float d = half_at (b);
-    Nibbles q (b + 2, e);
+  unsigned d;
+  Nibbles q;
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = (q[i] - 8) * d;
+  __device__ __forceinline__
+  Q4_0 (const guint8 *b, int e) : d (two_bytes (b)), q (b + 2, e)
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    return (q[i] - 8) * half_of (d);
   }
 };
 
 struct Q4_1 {
   enum { n = 32, bytes = 20 };
-  static __device__ __forceinline__ void
-  read (const guint8 *b, int e, float *v)
-  {
-    float d = half_at (b), m = half_at (b + 2);
-    Nibbles q (b + 4, e);
+  unsigned d, m;
+  Nibbles q;
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = q[i] * d + m;
+  __device__ __forceinline__
+  Q4_1 (const guint8 *b, int e)
+      : d (two_bytes (b)), m (two_bytes (b + 2)), q (b + 4, e)
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    return q[i] * half_of (d) + half_of (m);
   }
 };
 
 struct Q5_0 {
   enum { n = 32, bytes = 22 };
-  static __device__ __forceinline__ void
-  read (const guint8 *b, int e, float *v)
-  {
-    float d = half_at (b);
-    unsigned high = four_bytes (b + 2) >> e;
-    Nibbles q (b + 6, e);
+  unsigned d, high;
+  Nibbles q;
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = ((int) (q[i] | (high >> i & 1) << 4) - 16) * d;
+  __device__ __forceinline__
+  Q5_0 (const guint8 *b, int e)
+      : d (two_bytes (b)), high (four_bytes (b + 2) >> e), q (b + 6, e)
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    return ((int) (q[i] | (high >> i & 1) << 4) - 16) * half_of (d);
   }
 };
 
 struct Q5_1 {
   enum { n = 32, bytes = 24 };
-  static __device__ __forceinline__ void
-  read (const guint8 *b, int e, float *v)
-  {
-    float d = half_at (b), m = half_at (b + 2);
-    unsigned high = four_bytes (b + 4) >> e;
-    Nibbles q (b + 8, e);
+  unsigned d, m, high;
+  Nibbles q;
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = (q[i] | (high >> i & 1) << 4) * d + m;
+  __device__ __forceinline__
+  Q5_1 (const guint8 *b, int e)
+      : d (two_bytes (b)), m (two_bytes (b + 2)),
+        high (four_bytes (b + 4) >> e), q (b + 8, e)
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    return (q[i] | (high >> i & 1) << 4) * half_of (d) + half_of (m);
   }
 };
 
 struct Iq4Nl {
   enum { n = 32, bytes = 18 };
-  static __device__ __forceinline__ void
-  read (const guint8 *b, int e, float *v)
-  {
-    float d = half_at (b);
-    Nibbles q (b + 2, e);
+  unsigned d;
+  Nibbles q;
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = d * nl_values[q[i]];
+  __device__ __forceinline__
+  Iq4Nl (const guint8 *b, int e) : d (two_bytes (b)), q (b + 2, e)
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    return half_of (d) * nl_values[q[i]];
   }
 };
 
-/* The scale is 2^(b[0] - 127); 0 is subnormal. */
+/* The scale is 2^(exponent - 127); 0 is subnormal. */
 struct Mxfp4 {
   enum { n = 32, bytes = 17 };
-  static __device__ __forceinline__ void
-  read (const guint8 *b, int e, float *v)
-  {
-    unsigned code = b[0];
-    float d = code == 255 ? NAN
-        : code == 0       ? 0x1p-127f
-                          : __uint_as_float (code << 23);
-    Nibbles q (b + 1, e);
+  unsigned exponent;
+  Nibbles q;
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = d * e2m1 (q[i]);
+  __device__ __forceinline__
+  Mxfp4 (const guint8 *b, int e) : exponent (b[0]), q (b + 1, e)
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    float d = exponent == 255 ? NAN
+        : exponent == 0       ? 0x1p-127f
+                              : __uint_as_float (exponent << 23);
+
+    return d * e2m1 (q[i]);
   }
 };
 
 /* Four sub-blocks of 16, with a scale and 8 bytes each. */
 struct GgufNvfp4 {
   enum { n = 64, bytes = 36 };
-  static __device__ __forceinline__ void
-  read (const guint8 *b, int e, float *v)
-  {
-    float d = ue4m3 (b[e / 16]);
-    uint2 q = eight_bytes (b + 4 + e / 16 * 8);
-    int shift = e % 16 ? 4 : 0;
+  unsigned d;
+  uint2 q;
+  int shift;
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = d * e2m1 (byte_of (q, i) >> shift & 15);
+  __device__ __forceinline__
+  GgufNvfp4 (const guint8 *b, int e)
+      : d (b[e / 16]), q (eight_bytes (b + 4 + e / 16 * 8)),
+        shift (e % 16 ? 4 : 0)
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    return ue4m3 (d) * e2m1 (byte_of (q, i) >> shift & 15);
   }
 };
 
@@ -349,110 +374,120 @@ struct GgufNvfp4 {
 
 struct Q2K {
   enum { n = 256, bytes = 84 };
-  static __device__ __forceinline__ void
-  read (const guint8 *b, int e, float *v)
-  {
-    int h = e / 128, j = e % 128 / 32, p = e % 32;
-    unsigned sc = b[e / 16];
-    float d = half_at (b + 80), dmin = half_at (b + 82);
-    float scale = d * (sc & 15), minimum = dmin * (sc >> 4);
-    uint2 q = eight_bytes (b + 16 + 32 * h + p);
+  unsigned sc, d, dmin;
+  uint2 q;
+  int shift;
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = scale * (byte_of (q, i) >> 2 * j & 3) - minimum;
+  __device__ __forceinline__
+  Q2K (const guint8 *b, int e)
+      : sc (b[e / 16]), d (two_bytes (b + 80)), dmin (two_bytes (b + 82)),
+        q (eight_bytes (b + 16 + e / 128 * 32 + e % 32)),
+        shift (e % 128 / 32 * 2)
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    float scale = half_of (d) * (sc & 15), minimum = half_of (dmin) * (sc >> 4);
+
+    return scale * (byte_of (q, i) >> shift & 3) - minimum;
   }
 };
 
 struct Q3K {
   enum { n = 256, bytes = 110 };
-  static __device__ __forceinline__ void
-  read (const guint8 *b, int e, float *v)
-  {
-    int h = e / 128, j = e % 128 / 32, p = e % 32, g = e / 16;
-    const guint8 *s = b + 96;
-    unsigned low = g < 8 ? s[g] & 15 : s[g - 8] >> 4;
-    unsigned high = s[8 + g % 4] >> 2 * (g / 4) & 3;
-    float scale = half_at (b + 108) * ((int) (low | high << 4) - 32);
-    uint2 q = eight_bytes (b + 32 + 32 * h + p), hm = eight_bytes (b + p);
+  unsigned low, high, d;
+  uint2 q, mask;
+  int g; /* of 16 */
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = scale * ((int) (byte_of (q, i) >> 2 * j & 3) -
-          (byte_of (hm, i) >> (4 * h + j) & 1 ? 0 : 4));
+  __device__ __forceinline__
+  Q3K (const guint8 *b, int e)
+      : low (b[96 + e / 16 % 8]), high (b[96 + 8 + e / 16 % 4]),
+        d (two_bytes (b + 108)),
+        q (eight_bytes (b + 32 + e / 128 * 32 + e % 32)),
+        mask (eight_bytes (b + e % 32)), g (e / 16)
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    unsigned code = (low >> (g < 8 ? 0 : 4) & 15) | (high >> g / 4 * 2 & 3) << 4;
+    int two = byte_of (q, i) >> g % 8 / 2 * 2 & 3;
+
+    return half_of (d) * ((int) code - 32) *
+        (two - (byte_of (mask, i) >> g / 2 & 1 ? 0 : 4));
   }
 };
 
-/* Scale and minimum @j of 8, of 6 bits each. */
-__device__ __forceinline__ void
-q4_k_scale (const guint8 *s, int j, unsigned *sc, unsigned *mn)
-{
-  if (j < 4) {
-    *sc = s[j] & 63;
-    *mn = s[j + 4] & 63;
-  } else {
-    *sc = (s[j + 4] & 15) | s[j - 4] >> 6 << 4;
-    *mn = s[j + 4] >> 4 | s[j] >> 6 << 4;
-  }
-}
-
-/* FIFTH: 32 bytes of fifth bits come before the nibbles. */
+/* FIFTH: 32 bytes of fifth bits come before the nibbles. Scale and minimum j of 8
+ * have 6 bits each: those of the last four are in two places. */
 template <bool FIFTH>
 struct Q45K {
   enum { n = 256, bytes = FIFTH ? 176 : 144 };
-  static __device__ __forceinline__ void
-  read (const guint8 *b, int e, float *v)
+  unsigned halves, s0, s4, s8;
+  uint2 q, high;
+  int g; /* of 32 */
+
+  __device__ __forceinline__
+  Q45K (const guint8 *b, int e)
+      : halves (four_bytes (b)), s0 (b[4 + e / 32 % 4]),
+        s4 (b[4 + 4 + e / 32 % 4]), s8 (b[4 + 8 + e / 32 % 4]),
+        q (eight_bytes (b + (FIFTH ? 48 : 16) + e / 64 * 32 + e % 32)),
+        high (FIFTH ? eight_bytes (b + 16 + e % 32) : make_uint2 (0, 0)),
+        g (e / 32)
   {
-    int g = e / 32, p = e % 32, shift = g % 2 ? 4 : 0;
-    const guint8 *qs = b + (FIFTH ? 48 : 16);
-    uint2 q = eight_bytes (qs + 32 * (g / 2) + p), high;
-    unsigned sc, mn;
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    unsigned sc = g < 4 ? s0 & 63 : (s8 & 15) | s0 >> 6 << 4;
+    unsigned mn = g < 4 ? s4 & 63 : s8 >> 4 | s4 >> 6 << 4;
+    float scale = half_of (halves & 0xffff) * sc;
+    float minimum = half_of (halves >> 16) * mn;
+    unsigned code = byte_of (q, i) >> (g % 2 ? 4 : 0) & 15;
 
     if (FIFTH)
-      high = eight_bytes (b + 16 + p);
-    q4_k_scale (b + 4, g, &sc, &mn);
-    float scale = half_at (b) * sc, minimum = half_at (b + 2) * mn;
-#pragma unroll
-    for (int i = 0; i < COLS; i++) {
-      unsigned code = byte_of (q, i) >> shift & 15;
-      if (FIFTH)
-        code += (byte_of (high, i) >> g & 1) << 4;
-      v[i] = scale * code - minimum;
-    }
+      code += (byte_of (high, i) >> g & 1) << 4;
+    return scale * code - minimum;
   }
 };
 
 struct Q6K {
   enum { n = 256, bytes = 210 };
-  static __device__ __forceinline__ void
-  read (const guint8 *b, int e, float *v)
-  {
-    int h = e / 128, j = e % 128 / 32, p = e % 32, shift = j < 2 ? 0 : 4;
-    float scale = half_at (b + 208) * (gint8) b[192 + e / 16];
-    uint2 low = eight_bytes (b + 64 * h + 32 * (j & 1) + p);
-    uint2 high = eight_bytes (b + 128 + 32 * h + p);
+  unsigned sc, d;
+  uint2 low, high;
+  int j;
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = scale * ((int) ((byte_of (low, i) >> shift & 15) |
-          (byte_of (high, i) >> 2 * j & 3) << 4) - 32);
+  __device__ __forceinline__
+  Q6K (const guint8 *b, int e)
+      : sc (b[192 + e / 16]), d (two_bytes (b + 208)),
+        low (eight_bytes (b + e / 128 * 64 + e % 64)),
+        high (eight_bytes (b + 128 + e / 128 * 32 + e % 32)), j (e % 128 / 32)
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    unsigned code = (byte_of (low, i) >> (j < 2 ? 0 : 4) & 15) |
+        (byte_of (high, i) >> 2 * j & 3) << 4;
+
+    return half_of (d) * (gint8) sc * ((int) code - 32);
   }
 };
 
 struct Iq4Xs {
   enum { n = 256, bytes = 136 };
-  static __device__ __forceinline__ void
-  read (const guint8 *b, int e, float *v)
-  {
-    int g = e / 32;
-    unsigned ls = (b[4 + g / 2] >> 4 * (g % 2) & 15) |
-        (two_bytes (b + 2) >> 2 * g & 3) << 4;
-    float scale = half_at (b) * ((int) ls - 32);
-    Nibbles q (b + 8 + 16 * g, e % 32);
+  unsigned d, high, low;
+  Nibbles q;
+  int g; /* of 32 */
 
-#pragma unroll
-    for (int i = 0; i < COLS; i++)
-      v[i] = scale * nl_values[q[i]];
+  __device__ __forceinline__
+  Iq4Xs (const guint8 *b, int e)
+      : d (two_bytes (b)), high (two_bytes (b + 2)), low (b[4 + e / 64]),
+        q (b + 8 + e / 32 * 16, e % 32), g (e / 32)
+  {
+  }
+  __device__ __forceinline__ float operator[] (int i) const
+  {
+    unsigned code = (low >> 4 * (g % 2) & 15) | (high >> 2 * g & 3) << 4;
+
+    return half_of (d) * ((int) code - 32) * nl_values[q[i]];
   }
 };
 
@@ -499,6 +534,7 @@ rotate (float *v, int g)
       }
   if (g <= WARP_COLS)
     return;
+  __syncthreads (); /* the last row's have been read */
   float *to = row + threadIdx.x * COLS;
 #pragma unroll
   for (int i = 0; i < COLS; i++)
@@ -528,34 +564,53 @@ store_any (void *y, H3DType type, gint64 at, int n, const float *v)
     store_part<WHOLE> ((float *) y + at, n, v);
 }
 
-/* @chunks: warps for a row */
+/* @chunks: warps for ROWS rows */
 template <typename Code, bool ROTATED>
 __global__ void __launch_bounds__ (THREADS)
 decode (const __grid_constant__ Source s, void *y, H3DType y_type, bool fast,
     gint64 first, const gint32 *ids, unsigned n, unsigned chunks)
 {
   unsigned warp = blockIdx.x * (THREADS / H3_WARP) + threadIdx.x / H3_WARP;
-  unsigned i = warp / chunks;
+  unsigned to = warp / chunks * ROWS;
   int col = warp % chunks * WARP_COLS + threadIdx.x % H3_WARP * COLS;
-  int left = min (COLS, s.cols - col);
-  gint64 row = i >= n ? -1 : ids ? ids[i] - first : first + i;
-  bool there = row >= 0 && row < s.rows && left > 0;
-  float v[COLS] = {};
+  bool inside = col < s.cols;
+  gint64 row[ROWS];
+  float factor[COLS];
 
-  if (there)
-    Code::read (s, row, col, left, v);
-  if (ROTATED)
-    rotate (v, s.rotation);
-  if (!there)
-    return;
-  if (s.column_scale)
+  if (!inside)
+    col = 0;
+  int left = min (COLS, s.cols - col);
 #pragma unroll
-    for (int k = 0; k < COLS; k++)
-      v[k] *= k < left ? s.column_scale[col + k] : 0.0f;
-  if (fast)
-    store_any<true> (y, y_type, (gint64) i * s.cols + col, left, v);
-  else
-    store_any<false> (y, y_type, (gint64) i * s.cols + col, left, v);
+  for (int r = 0; r < ROWS; r++) {
+    row[r] = to + r >= n ? -1 : ids ? ids[to + r] - first : first + to + r;
+    if (row[r] >= s.rows)
+      row[r] = -1;
+  }
+#define READ(r) { s, max (row[r], (gint64) 0), col, left }
+  const Code code[ROWS] = { READ (0), READ (1), READ (2), READ (3) };
+#undef READ
+  if (s.column_scale)
+    load_n (s.column_scale + col, left, factor);
+#pragma unroll
+  for (int r = 0; r < ROWS; r++) {
+    float v[COLS];
+#pragma unroll
+    for (int i = 0; i < COLS; i++)
+      v[i] = code[r][i];
+    if (ROTATED)
+      rotate (v, s.rotation);
+    if (s.column_scale)
+#pragma unroll
+      for (int i = 0; i < COLS; i++)
+        v[i] *= factor[i];
+    if (!inside || row[r] < 0)
+      continue;
+    gint64 at = (gint64) (to + r) * s.cols + col;
+    if (fast)
+      store_any<true> (y, y_type, at, left, v);
+    else
+      store_any<false> (y, y_type, at, left, v);
+  }
 }
 
 template <typename Code, bool ROTATED>
@@ -563,11 +618,12 @@ static cudaError_t
 launch (H3CudaStreamHandle stream, const Source &s, gpointer y, H3DType y_type,
     gint64 first, const gint32 *ids, gint64 n)
 {
-  gint64 chunks = (s.cols + WARP_COLS - 1) / WARP_COLS, warps = n * chunks;
+  gint64 chunks = (s.cols + WARP_COLS - 1) / WARP_COLS;
+  gint64 warps = (n + ROWS - 1) / ROWS * chunks;
 
-  if (n == 0 || s.cols == 0)
+  if (n == 0 || s.cols == 0 || s.rows == 0)
     return cudaSuccess;
-  if (warps > G_MAXINT)
+  if (warps > G_MAXINT || n > G_MAXINT)
     return cudaErrorInvalidConfiguration;
   decode<Code, ROTATED><<<blocks_for (warps, THREADS / H3_WARP), THREADS, 0,
       stream>>> (s, y, y_type, whole (s.cols, y), first, ids, n, chunks);
