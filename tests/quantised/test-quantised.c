@@ -43,18 +43,14 @@ setup_clear (Setup *s)
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Setup, setup_clear)
 
-/* A model's list is all that was planned, but for what a GPU rounds to 16 bits as
- * it loads it. */
+/* A model's list is all that was planned. */
 static void
 check_list (GPtrArray *tensors, guint64 planned)
 {
   g_autoptr (H3Parking) parking = h3_parking_new (tensors);
   g_autoptr (GError) error = NULL;
 
-  if (h3_test_on_gpu ())
-    g_assert_cmpuint (h3_parking_bytes (parking), <=, planned);
-  else
-    g_assert_cmpuint (h3_parking_bytes (parking), ==, planned);
+  g_assert_cmpuint (h3_parking_bytes (parking), ==, planned);
   /* out and in again, and nothing is lost */
   g_assert_true (h3_parking_park (parking, NULL, &error));
   g_assert_no_error (error);
