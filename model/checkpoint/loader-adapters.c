@@ -17,6 +17,7 @@
 typedef struct {
   H3Tensor *tensor; /* owned */
   const GPtrArray *updates;
+  gboolean bias; /* it is a bias, and gets the projection's offset */
   H3LoaderParts parts;
 } Merge;
 
@@ -80,6 +81,14 @@ stays_padded (gint64 rank)
   return (rank + RANK_UNIT - 1) / RANK_UNIT * RANK_UNIT;
 }
 
+/* Of AdaLN's full width, which a pruned transformer has not. */
+static gboolean
+is_projected (const H3Loader *loader, const H3AdapterUpdate *update)
+{
+  return loader->full > 0 && strstr (update->module, "adaln_proj") &&
+         update->down->shape[1] == (guint64) loader->full;
+}
+
 /* The module's rows and columns are the weight's. */
 static gboolean
 check_update (H3Loader *loader, const H3LoaderParts *p,
@@ -90,14 +99,15 @@ check_update (H3Loader *loader, const H3LoaderParts *p,
   gint64 cols = (gint64) update->down->shape[1];
   gint64 found = (gint64) update->up->shape[0];
 
-  if (cols != p->cols) {
+  if (cols != p->cols &&
+      !(is_projected (loader, update) && p->cols == loader->width)) {
     h3_loader_problem (loader,
         "%s: lora_A is [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT
         "], and %s has %" G_GINT64_FORMAT " columns%s",
         update->key, update->rank, cols, p->name, p->cols,
         strstr (update->module, "adaln_proj")
-            ? ": an adapter for the full checkpoint fits no pruned one, and "
-              "the other way round"
+            ? ": one for the full checkpoint goes onto a pruned one only with "
+              "adaln_basis and adaln_mean, and the other way round onto none"
             : "");
     return FALSE;
   }
@@ -157,6 +167,47 @@ read_factor (H3Loader *loader, const H3StoredTensor *tensor)
   g_free (values);
   h3_loader_fail (loader, error);
   return NULL;
+}
+
+/* Zeros; NULL when it failed. */
+static gfloat *
+new_matrix (H3Loader *loader, const H3AdapterUpdate *update, gint64 rows,
+    gint64 cols)
+{
+  gfloat *values = NULL;
+
+  if (rows <= G_MAXINT64 / (gint64) sizeof (gfloat) / MAX (cols, 1))
+    values = g_try_malloc0 (rows * cols * sizeof (gfloat));
+  if (!values)
+    h3_loader_fail (loader, g_error_new (H3_ERROR, H3_ERROR_NO_SPACE,
+                                "%s: no memory for %" G_GINT64_FORMAT
+                                " rows of %" G_GINT64_FORMAT " floats",
+                                update->key, rows, cols));
+  return values;
+}
+
+/* down, or what the projection makes of it, in double. */
+static gfloat *
+read_down (H3Loader *loader, const H3LoaderParts *p,
+    const H3AdapterUpdate *update)
+{
+  gfloat *stored = read_factor (loader, update->down);
+  gint64 full = loader->full, width = loader->width;
+  gfloat *projected;
+
+  if (!stored || update->down->shape[1] == (guint64) p->cols)
+    return stored;
+  projected = new_matrix (loader, update, update->rank, width);
+  for (gint64 k = 0; projected && k < update->rank; k++)
+    for (gint64 j = 0; j < width; j++) {
+      gdouble sum = 0;
+
+      for (gint64 c = 0; c < full; c++)
+        sum += (gdouble) stored[k * full + c] * loader->basis[j * full + c];
+      projected[k * width + j] = (gfloat) sum;
+    }
+  g_free (stored);
+  return projected;
 }
 
 /* The stored row of lora_B that is row @r of the update. */
@@ -246,28 +297,12 @@ upload_matrix (H3Loader *loader, H3DType dtype, const gfloat *values,
   return g_steal_pointer (&tensor);
 }
 
-/* Zeros; NULL when it failed. */
-static gfloat *
-new_matrix (H3Loader *loader, const H3AdapterUpdate *update, gint64 rows,
-    gint64 cols)
-{
-  gfloat *values = NULL;
-
-  if (rows <= G_MAXINT64 / (gint64) sizeof (gfloat) / MAX (cols, 1))
-    values = g_try_malloc0 (rows * cols * sizeof (gfloat));
-  if (!values)
-    h3_loader_fail (loader, g_error_new (H3_ERROR, H3_ERROR_NO_SPACE,
-                                "%s: no memory for %" G_GINT64_FORMAT
-                                " rows of %" G_GINT64_FORMAT " floats",
-                                update->key, rows, cols));
-  return values;
-}
-
 static H3Weight *
-transposed_down (H3Loader *loader, const H3AdapterUpdate *update, gint64 width)
+transposed_down (H3Loader *loader, const H3LoaderParts *p,
+    const H3AdapterUpdate *update, gint64 width)
 {
-  gint64 cols = (gint64) update->down->shape[1];
-  g_autofree gfloat *stored = read_factor (loader, update->down);
+  gint64 cols = p->cols;
+  g_autofree gfloat *stored = read_down (loader, p, update);
   g_autofree gfloat *values =
       stored ? new_matrix (loader, update, cols, width) : NULL;
   H3Tensor *tensor;
@@ -297,7 +332,7 @@ make_factors (H3Loader *loader, const H3LoaderParts *p,
   factors->up =
       upload_matrix (loader, H3_DTYPE_F32, up, factors->span.n, width);
   if (factors->up)
-    factors->down = transposed_down (loader, update, width);
+    factors->down = transposed_down (loader, p, update, width);
   return factors->down != NULL;
 }
 
@@ -415,20 +450,109 @@ h3_loader_merge_later (H3Loader *loader, const GPtrArray *updates,
 {
   Merge *merge = g_new (Merge, 1);
 
-  *merge = (Merge){ h3_tensor_ref (tensor), updates, *p };
+  *merge = (Merge){ h3_tensor_ref (tensor), updates, FALSE, *p };
   g_ptr_array_add (loader->merges, merge);
+}
+
+void
+h3_loader_set_projection (H3Loader *loader, gint64 width, gint64 full,
+    const gfloat *basis, const gfloat *mean)
+{
+  loader->width = width;
+  loader->full = full;
+  loader->basis = basis;
+  loader->mean = mean;
+}
+
+void
+h3_loader_adapt_bias (H3Loader *loader, const gchar *weight, H3Tensor *bias)
+{
+  const GPtrArray *updates = loader->adapters && bias
+                                 ? h3_adapters_find (loader->adapters, weight)
+                                 : NULL;
+  const H3LoaderParts parts = { .rows = updates ? h3_tensor_size (bias) : 0 };
+
+  if (!updates)
+    return;
+  h3_loader_merge_later (loader, updates, &parts, bias);
+  ((Merge *) loader->merges->pdata[loader->merges->len - 1])->bias = TRUE;
+}
+
+/* A mean: [1, width]. */
+static H3Tensor *
+mean_of_down (H3Loader *loader, const H3AdapterUpdate *update, gint64 width)
+{
+  g_autofree gfloat *stored = read_factor (loader, update->down);
+  g_autofree gfloat *values =
+      stored ? new_matrix (loader, update, 1, width) : NULL;
+
+  if (!values)
+    return NULL;
+  for (gint64 k = 0; k < update->rank; k++) {
+    gdouble sum = 0;
+
+    for (gint64 c = 0; c < loader->full; c++)
+      sum += (gdouble) stored[k * loader->full + c] * loader->mean[c];
+    values[k] = (gfloat) sum;
+  }
+  return upload_matrix (loader, H3_DTYPE_F32, values, 1, width);
+}
+
+/* bias += B A mean */
+static gboolean
+add_offset (H3Loader *loader, const Merge *merge, const H3AdapterUpdate *update)
+{
+  gint64 width = stays_padded (update->rank), rows = merge->parts.rows;
+  Span span = span_of (&merge->parts, update);
+  g_autofree gfloat *values = new_matrix (loader, update, rows, width);
+  g_autoptr (H3Tensor) x = NULL;
+  g_autoptr (H3Weight) up = NULL;
+  H3Tensor *tensor;
+  GError *error = NULL;
+
+  if (!values || !fill_up (loader, &merge->parts, update, &span, values, width))
+    return FALSE;
+  x = mean_of_down (loader, update, width);
+  tensor = x ? upload_matrix (loader, H3_DTYPE_F32, values, rows, width) : NULL;
+  if (!tensor)
+    return FALSE;
+  up = h3_weight_new_plain (tensor);
+  h3_linear (loader->stream, &(H3LinearArgs){ .y = merge->tensor,
+                                 .x = x,
+                                 .weight = up,
+                                 .accumulate = TRUE });
+  if (h3_stream_synchronize (loader->stream, &error))
+    return TRUE;
+  h3_loader_fail (loader, error);
+  return FALSE;
+}
+
+static gboolean
+merge_bias (H3Loader *loader, const Merge *merge)
+{
+  for (guint i = 0; i < merge->updates->len; i++)
+    if (is_projected (loader, merge->updates->pdata[i]) &&
+        (!h3_loader_may_go_on (loader) ||
+            !add_offset (loader, merge, merge->updates->pdata[i])))
+      return FALSE;
+  return TRUE;
 }
 
 gboolean
 h3_loader_merge_all (H3Loader *loader)
 {
-  for (guint i = 0; loader->merges && i < loader->merges->len; i++) {
+  gboolean good = TRUE;
+
+  for (guint i = 0; loader->merges && good && i < loader->merges->len; i++) {
     const Merge *merge = loader->merges->pdata[i];
 
-    if (!h3_loader_merge (loader, merge->updates, &merge->parts, merge->tensor))
-      return FALSE;
+    good = merge->bias ? merge_bias (loader, merge)
+                       : h3_loader_merge (loader, merge->updates, &merge->parts,
+                             merge->tensor);
   }
-  return TRUE;
+  if (loader->merges)
+    g_ptr_array_set_size (loader->merges, 0);
+  return good;
 }
 
 /* Beside quantised weights */
@@ -458,7 +582,7 @@ join_factors (H3Loader *loader, const GPtrArray *updates,
     if (!h3_loader_may_go_on (loader) ||
         !fill_up (loader, p, update, &span, up + span.first * rank + at, rank))
       return FALSE;
-    stored = read_factor (loader, update->down);
+    stored = read_down (loader, p, update);
     if (!stored)
       return FALSE;
     memcpy (down + at * p->cols, stored,

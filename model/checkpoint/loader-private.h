@@ -19,6 +19,8 @@ struct _H3Loader {
   H3DType round_to;        /* H3_DTYPE_F32: matrices keep their type */
   const H3Adapters *adapters; /* not owned; or NULL */
   gint64 low_rank;
+  gint64 width, full; /* h3_loader_set_projection(); 0: none */
+  const gfloat *basis, *mean;
   GHashTable *adapted; /* H3AdapterUpdate that a matrix was asked for of */
   GPtrArray *merges;   /* what is to be done at the end of the real run */
 

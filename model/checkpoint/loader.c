@@ -498,7 +498,8 @@ h3_loader_piece (H3Loader *loader, const gchar *name, gint64 rows, gint64 cols,
     return TRUE;
   p.first = first;
   p.rows = n;
-  if (!load_piece (loader, &p, piece))
+  /* a bias that was asked for has arrived with it */
+  if (!load_piece (loader, &p, piece) || !h3_loader_merge_all (loader))
     return FALSE;
   if (!updates)
     return TRUE;

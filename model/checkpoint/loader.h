@@ -57,6 +57,21 @@ gboolean h3_loader_begin (H3Loader *loader, H3Device *device,
  * has an update that no matrix was for, is a problem of the dry run.
  */
 void h3_loader_set_adapters (H3Loader *loader, const H3Adapters *adapters);
+/**
+ * h3_loader_set_projection:
+ * @width: columns of a pruned transformer's AdaLN; @full: of what it was made of
+ * @basis: [width, full]; @mean: [full]; NULL in the dry run. Kept
+ *
+ * Lets adapters of AdaLN that are @full wide act on one of @width (denoiser.md
+ * 8.4): A becomes A basisᵀ, and B A mean is to be added to the bias, see
+ * h3_loader_adapt_bias().
+ */
+void h3_loader_set_projection (H3Loader *loader, gint64 width, gint64 full,
+    const gfloat *basis, const gfloat *mean);
+/* What the adapters of the matrix @weight add to @bias, its bias, in the real run:
+ * when it has arrived. @bias NULL: nothing. */
+void h3_loader_adapt_bias (H3Loader *loader, const gchar *weight,
+    H3Tensor *bias);
 /* The highest rank beside a quantised weight so far. */
 gint64 h3_loader_low_rank (const H3Loader *loader);
 

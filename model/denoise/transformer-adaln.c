@@ -135,8 +135,11 @@ fill_block (Fill *fill, gint block, GError **error)
   g_autoptr (H3Tensor) bias = h3_loader_vector1 (fill->loader, name,
       H3_ADALN_ROWS * (gint64) t->config.hidden);
 
+  g_autofree gchar *weight = weight_name (t->adaln.diffusers, block);
+
   if (!bias)
     return FALSE;
+  h3_loader_adapt_bias (fill->loader, weight, bias);
   for (gint tag = 0; tag < H3_N_TAGS; tag++)
     if (fill->batches[tag].n > 0 && !fill_piece (fill, block, tag, bias, error))
       return FALSE;
@@ -151,6 +154,7 @@ fill_blocks (Fill *fill, const H3Stop *stop, GError **error)
 
   fill->loader = h3_loader_new (t->adaln.set, H3_TRANSFORMER_WHAT);
   h3_loader_set_adapters (fill->loader, t->adaln.adapters);
+  h3_curve_project (&t->curve, fill->loader);
   if (!h3_loader_begin (fill->loader, t->device, stop, NULL, NULL, error))
     return FALSE;
   h3_loader_round_matrices (fill->loader,

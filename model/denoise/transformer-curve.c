@@ -36,6 +36,14 @@ h3_curve_load (H3Curve *curve, H3Loader *loader, const H3TransformerConfig *c)
 }
 
 void
+h3_curve_project (const H3Curve *curve, H3Loader *loader)
+{
+  if (curve->time_dim > 0)
+    h3_loader_set_projection (loader, curve->width, curve->time_dim,
+        curve->basis, curve->mean);
+}
+
+void
 h3_curve_clear (H3Curve *curve)
 {
   g_clear_pointer (&curve->table, g_free);

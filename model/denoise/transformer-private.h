@@ -112,6 +112,9 @@ gboolean h3_transformer_config_read (H3TransformerConfig *config,
 /* Asks @loader for the curve, in both runs. */
 void h3_curve_load (H3Curve *curve, H3Loader *loader,
     const H3TransformerConfig *config);
+/* Lets adapters of the full AdaLN act on this one, in @loader, where the file has
+ * what it takes. */
+void h3_curve_project (const H3Curve *curve, H3Loader *loader);
 void h3_curve_clear (H3Curve *curve);
 /* c (t) of denoiser.md 6.2; @c: [width] */
 void h3_curve_at (const H3Curve *curve, gfloat t, gfloat *c);

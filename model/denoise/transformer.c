@@ -130,6 +130,7 @@ load_time (const Source *source, H3Transformer *t)
 
   if (c->curve_points > 0) {
     h3_curve_load (&t->curve, source->loader, c);
+    h3_curve_project (&t->curve, source->loader);
     return;
   }
   load_linear (source, "time_embedder.proj_in", "time_embedder.linear_1",
@@ -168,14 +169,16 @@ load_final_layer (const Source *source, H3Transformer *t)
   gint64 rows = H3_N_FINAL_ADALN * (gint64) c->hidden;
   const gchar *adaln =
       either (source, "final_layer.adaln_proj.linear", "norm_out.linear");
+  g_autofree gchar *weight = g_strconcat (adaln, ".weight", NULL);
   g_autofree gchar *bias = h3_adaln_bias_name (source->loader, c, adaln);
 
   t->final_norm = h3_loader_vector1 (source->loader,
       either (source, "final_layer.norm.weight", "norm_out.norm.weight"),
       c->hidden);
   t->final_adaln =
-      block_matrix (source, adaln, ".weight", rows, h3_adaln_width (c));
+      h3_loader_matrix (source->loader, weight, rows, h3_adaln_width (c));
   t->final_adaln_bias = h3_loader_vector1 (source->loader, bias, rows);
+  h3_loader_adapt_bias (source->loader, weight, t->final_adaln_bias);
 }
 
 /* Gates of sparse attention (VSA, checkpoints.md 4.6), which dense attention does

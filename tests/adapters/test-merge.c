@@ -4,6 +4,7 @@
 
 #include "model/denoise/transformer-private.h"
 
+#include <glib/gstdio.h>
 #include <math.h>
 
 static H3Transformer *
@@ -62,6 +63,127 @@ test_rounding (void)
       g_assert_cmpfloat (fabs (found - want), <=,
           ldexp (1, ilogb (want) - 8) + 3e-7 * size);
     }
+}
+
+/* The adapter's AdaLN alone, and the pruned transformer in float32, as it is and
+ * with its AdaLN merged here in double: W += s B A basisᵀ, b += s B A mean. */
+typedef struct {
+  gchar *dir, *adapter, *base, *merged;
+} Projected;
+
+static void
+merge_adaln (H3TestFile *base, const gchar *name, const gchar *bias_name,
+    const gfloat *a, const gfloat *b, gint64 rank)
+{
+  gint64 width, full, rows, cols;
+  const gfloat *basis = h3_test_file_find (base, "adaln_basis", &width, &full);
+  const gfloat *mean = h3_test_file_find (base, "adaln_mean", &full, &cols);
+  gfloat *w = h3_test_file_find (base, name, &rows, &width);
+  gfloat *bias = h3_test_file_find (base, bias_name, &rows, &cols);
+  g_autofree gdouble *down = g_new0 (gdouble, rank * (width + 1));
+
+  for (gint64 k = 0; k < rank; k++)
+    for (gint64 c = 0; c < full; c++) {
+      for (gint64 j = 0; j < width; j++)
+        down[k * (width + 1) + j] +=
+            (gdouble) a[k * full + c] * basis[j * full + c];
+      down[k * (width + 1) + width] += (gdouble) a[k * full + c] * mean[c];
+    }
+  for (gint64 r = 0; r < rows; r++)
+    for (gint64 j = 0; j <= width; j++) {
+      gdouble sum = 0;
+
+      for (gint64 k = 0; k < rank; k++)
+        sum += b[r * rank + k] * down[k * (width + 1) + j];
+      sum *= 1.5 / rank;
+      if (j < width)
+        w[r * width + j] = (gfloat) (w[r * width + j] + sum);
+      else
+        bias[r] = (gfloat) (bias[r] + sum);
+    }
+}
+
+static void
+projected_init (Projected *p)
+{
+  g_autofree gchar *form = h3_test_tiny_curve_dir ("diffusers-pruned-2");
+  g_autofree gchar *from = g_build_filename (form, "transformer", NULL);
+  g_autofree gchar *full = h3_test_adapter ("adaln");
+  g_auto (H3TestFile) base = { 0 }, adapter = { 0 }, few = { 0 };
+  g_autofree gchar *base_file = NULL, *merged_file = NULL;
+
+  p->dir = h3_test_temp_dir ();
+  p->adapter = g_build_filename (p->dir, "adaln.safetensors", NULL);
+  p->base = g_build_filename (p->dir, "base", NULL);
+  p->merged = g_build_filename (p->dir, "merged", NULL);
+  h3_test_file_init (&base);
+  h3_test_file_init (&adapter);
+  h3_test_file_init (&few);
+  h3_test_file_read (&base, from);
+  h3_test_file_read (&adapter, full);
+  for (guint i = 0; i < 2; i++) {
+    const gchar *to = i ? p->merged : p->base;
+    g_autofree gchar *config = g_build_filename (from, "config.json", NULL);
+    g_autofree gchar *copy = g_build_filename (to, "config.json", NULL);
+
+    g_mkdir (to, 0777);
+    h3_test_copy_file (config, copy);
+  }
+  base_file = g_build_filename (p->base, "model.safetensors", NULL);
+  merged_file = g_build_filename (p->merged, "model.safetensors", NULL);
+  h3_test_file_write (&base, base_file);
+
+  for (gint i = -1; i < 3; i++) {
+    g_autofree gchar *module =
+        i < 0 ? g_strdup ("final_layer.adaln_proj.linear")
+              : g_strdup_printf ("blocks.%d.adaln_proj.linear", i);
+    g_autofree gchar *weight =
+        i < 0 ? g_strdup ("norm_out.linear.weight")
+              : g_strdup_printf ("transformer_%s.weight", module);
+    g_autofree gchar *bias =
+        i < 0 ? g_strdup ("norm_out.folded_bias")
+              : g_strdup_printf ("transformer_blocks.%d.adaln_proj.folded_bias",
+                    i);
+    static const gchar *const factors[] = { "lora_A.weight", "lora_B.weight",
+      "alpha" };
+    const gfloat *values[3];
+    gint64 rows[3], cols[3];
+
+    for (guint k = 0; k < 3; k++) {
+      g_autofree gchar *key =
+          g_strdup_printf ("diffusion_model.%s.%s", module, factors[k]);
+
+      values[k] = h3_test_file_find (&adapter, key, &rows[k], &cols[k]);
+      h3_test_file_add (&few, key, rows[k], cols[k],
+          g_memdup2 (values[k], rows[k] * MAX (cols[k], 1) * sizeof (gfloat)));
+    }
+    merge_adaln (&base, weight, bias, values[0], values[1], rows[0]);
+  }
+  h3_test_file_write (&base, merged_file);
+  h3_test_file_write (&few, p->adapter);
+}
+
+/* An adapter of the full AdaLN on a pruned one. */
+static void
+test_projection (void)
+{
+  Projected p;
+  H3AdapterChoice choice;
+  gsize n;
+  g_autofree gfloat *got = NULL, *want = NULL, *plain = NULL;
+
+  projected_init (&p);
+  choice = (H3AdapterChoice){ p.adapter, 1 };
+  got = h3_test_latents (p.base, H3_QKV_AUTO, &choice, 1, &n, NULL);
+  want = h3_test_latents (p.merged, H3_QKV_AUTO, NULL, 0, &n, NULL);
+  plain = h3_test_latents (p.base, H3_QKV_AUTO, NULL, 0, &n, NULL);
+  h3_test_assert_close (got, want, n, h3_test_tolerance (1e-5, 2e-2));
+  g_assert_cmpfloat (h3_test_rel_l2 (plain, want, n), >, 0.01);
+  h3_test_remove_tree (p.dir);
+  g_free (p.dir);
+  g_free (p.adapter);
+  g_free (p.base);
+  g_free (p.merged);
 }
 
 static gchar *
@@ -170,6 +292,7 @@ void
 h3_test_add_merge (void)
 {
   g_test_add_func ("/adapters/rounding", test_rounding);
+  g_test_add_func ("/adapters/projection", test_projection);
   g_test_add_func ("/adapters/identity", test_identity);
   g_test_add_func ("/adapters/cancel", test_cancel);
   g_test_add_func ("/adapters/info", test_info);

@@ -355,7 +355,7 @@ make_checkpoint (const gchar *like, const gchar *layout, const gchar *out,
 }
 
 static gboolean
-make_adapter (const gchar *like, const gchar *layout, gboolean turbo,
+make_adapter (const gchar *like, const gchar *layout, MkAdapterLayers layers,
     const gchar *out, guint64 seed, GError **error)
 {
   g_autofree gchar *dir = g_build_filename (like, "FL2VA", "transformer", NULL);
@@ -366,7 +366,7 @@ make_adapter (const gchar *like, const gchar *layout, gboolean turbo,
   return tensors &&
          head_dim (dir, "config.json", "attention_head_dim", &dim, error) &&
          make_dir (folder, error) &&
-         mk_write_adapter (layout, turbo, tensors, dim, seed, out, error);
+         mk_write_adapter (layout, layers, tensors, dim, seed, out, error);
 }
 
 int
@@ -374,7 +374,7 @@ main (int argc, char **argv)
 {
   g_autofree gchar *like = NULL, *out = NULL, *layout = NULL, *encoding = NULL;
   g_autofree gchar *markers = NULL, *prefix = NULL, *adapter = NULL;
-  gboolean turbo = FALSE, made;
+  gboolean turbo = FALSE, adaln = FALSE, made;
   MkRecipe recipe = { 0 };
   gint64 seed = -1;
   const GOptionEntry entries[] = {
@@ -398,8 +398,10 @@ main (int argc, char **argv)
         "a LoRA adapter of the transformer instead, --out a file: comfy, bare, "
         "kohya, diffsynth, diffusers, peft or wrapped",
         "LAYOUT" },
-    { "turbo", 0, 0, G_OPTION_ARG_NONE, &turbo,
-        "of attention and MLP alone", NULL },
+    { "turbo", 0, 0, G_OPTION_ARG_NONE, &turbo, "of attention and MLP alone",
+        NULL },
+    { "adaln", 0, 0, G_OPTION_ARG_NONE, &adaln,
+        "of attention, MLP and AdaLN alone", NULL },
     { "decoded", 0, 0, G_OPTION_ARG_NONE, &recipe.decoded,
         "quantised weights as what they stand for", NULL },
     { NULL },
@@ -434,7 +436,11 @@ main (int argc, char **argv)
   recipe.seed = seed;
   recipe.prefix = prefix;
   recipe.pruned = layout && g_str_has_suffix (layout, "-pruned");
-  made = adapter ? make_adapter (like, adapter, turbo, out, seed, &error)
+  made = adapter ? make_adapter (like, adapter,
+                       turbo   ? MK_ADAPTER_TURBO
+                       : adaln ? MK_ADAPTER_ADALN
+                               : MK_ADAPTER_ALL,
+                       out, seed, &error)
                  : make_checkpoint (like, layout ? layout : "official", out,
                        &recipe, &error);
   if (!made) {

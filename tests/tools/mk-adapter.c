@@ -79,9 +79,18 @@ rank_of (const gchar *module)
   return *digit ? 3 + (*digit - '0') % 3 : 5;
 }
 
-/* Linear layers; @turbo: those alone that step-distilled adapters have. */
+static gboolean
+has_layer (const MkTensor *tensor, MkAdapterLayers layers)
+{
+  if (tensor->rank != 2 || !g_str_has_suffix (tensor->name, ".weight"))
+    return FALSE;
+  return layers == MK_ADAPTER_ALL || strstr (tensor->name, ".attn.") ||
+         strstr (tensor->name, ".mlp.") ||
+         (layers == MK_ADAPTER_ADALN && strstr (tensor->name, "adaln_proj"));
+}
+
 static GPtrArray *
-make_updates (const GPtrArray *tensors, gboolean turbo, guint64 seed)
+make_updates (const GPtrArray *tensors, MkAdapterLayers layers, guint64 seed)
 {
   GPtrArray *updates = g_ptr_array_new_with_free_func (update_free);
 
@@ -89,9 +98,7 @@ make_updates (const GPtrArray *tensors, gboolean turbo, guint64 seed)
     const MkTensor *tensor = tensors->pdata[i];
     Update *update;
 
-    if (tensor->rank != 2 || !g_str_has_suffix (tensor->name, ".weight") ||
-        (turbo && !strstr (tensor->name, ".attn.") &&
-            !strstr (tensor->name, ".mlp.")))
+    if (!has_layer (tensor, layers))
       continue;
     update = g_new0 (Update, 1);
     update->module =
@@ -211,11 +218,11 @@ add_update (GPtrArray *blobs, const Layout *layout, const Update *update,
 }
 
 gboolean
-mk_write_adapter (const gchar *layout_name, gboolean turbo,
+mk_write_adapter (const gchar *layout_name, MkAdapterLayers layers,
     const GPtrArray *tensors, gint64 head_dim, guint64 seed, const gchar *path,
     GError **error)
 {
-  g_autoptr (GPtrArray) updates = make_updates (tensors, turbo, seed);
+  g_autoptr (GPtrArray) updates = make_updates (tensors, layers, seed);
   g_autoptr (GPtrArray) blobs =
       g_ptr_array_new_with_free_func ((GDestroyNotify) mk_blob_free);
   const Layout *layout = NULL;

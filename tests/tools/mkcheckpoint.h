@@ -164,13 +164,18 @@ gboolean mk_write_index (const GPtrArray *stored, const gchar *path,
 /* A file of @blobs; with @key (nullable), @value is its metadata. */
 gboolean mk_write_blobs (const GPtrArray *blobs, const gchar *key,
     const gchar *value, const gchar *path, GError **error);
+typedef enum {
+  MK_ADAPTER_ALL,
+  MK_ADAPTER_TURBO, /* attention and MLP */
+  MK_ADAPTER_ADALN, /* and AdaLN */
+} MkAdapterLayers;
+
 /**
  * mk_write_adapter: (mk-adapter.c)
  * @layout: comfy, bare, kohya, diffsynth, diffusers, peft or wrapped
- * @turbo: of attention and MLP alone
  * @tensors: the transformer's
  */
-gboolean mk_write_adapter (const gchar *layout, gboolean turbo,
+gboolean mk_write_adapter (const gchar *layout, MkAdapterLayers layers,
     const GPtrArray *tensors, gint64 head_dim, guint64 seed, const gchar *path,
     GError **error);
 
