@@ -280,6 +280,8 @@ bench_transformer_new (Filler *f, gint layers)
   f->encoding = encoding;
   t->refiner_norm = gain (f, c->hidden);
   t->blocks = g_new0 (H3Block, c->layers);
+  if (encoding != H3_ENCODING_PLAIN)
+    c->encoded = 2 * (guint64) c->ffn * c->hidden;
   for (gint i = 0; i < c->layers; i++)
     fill_block (f, c, &t->blocks[i]);
   fill_adaln (f, c, &t->adaln);
