@@ -102,12 +102,20 @@ static gboolean
 inspect_vision (const H3Checkpoint *checkpoint)
 {
   g_auto (Needs) needs = { NEEDS_INPUT };
+  H3TextCondition picture = { .kind = H3_CONDITION_IMAGE, .n_images = 1 };
+  const H3TextCondition *const list[] = { &picture };
+  GError *error = NULL;
   H3VisionConfig c;
 
   if (!plan (checkpoint, plan_vision, &c, &needs))
     return FALSE;
   say ("geometry", "vision: %d layers, hidden %d, %d heads, feed-forward %d",
       c.depth, c.hidden, c.heads, c.ffn);
+  if (!h3_vision_picture_size (&picture.size, clip.width, clip.height, &error))
+    return complain (error);
+  for (guint i = 0; i < N_DEVICES; i++)
+    needs.workspace[i] =
+        h3_vision_model_workspace (&c, needs_device (i), list, 1);
   needs_say (&needs, "vision: ");
   return TRUE;
 }
