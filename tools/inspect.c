@@ -428,8 +428,11 @@ inspect (const gchar *path, GHashTable *seen)
 {
   guint before = g_hash_table_size (seen);
   g_autoptr (GPtrArray) refused = g_ptr_array_new_with_free_func (g_free);
-  gboolean good = inspect_as (path, H3_PARTITION_FL2VA, seen, refused);
+  gboolean good;
 
+  if (inspect_is_adapter (path))
+    return inspect_adapter (path, seen);
+  good = inspect_as (path, H3_PARTITION_FL2VA, seen, refused);
   good = inspect_as (path, H3_PARTITION_REF2VA, seen, refused) && good;
   if (g_hash_table_size (seen) == before && refused->len > 0)
     inspect_foreign (path);

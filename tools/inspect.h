@@ -28,6 +28,10 @@ void census_take (Census *census, H3TensorSet *set);
 /* What memory is counted for, before anything is inspected. FALSE for a clip that
  * there cannot be. */
 gboolean inspect_for (gint width, gint height, gint frames, GError **error);
+/* Whether the file is a LoRA adapter; a report on it, and on whether it fits the
+ * transformers in @seen. */
+gboolean inspect_is_adapter (const gchar *path);
+gboolean inspect_adapter (const gchar *path, GHashTable *seen);
 /* Prints a report on each component of @path that is not in @seen, a set of
  * strings; FALSE when anything is wrong or cannot be used. */
 gboolean inspect (const gchar *path, GHashTable *seen);

@@ -356,7 +356,7 @@ make_checkpoint (const gchar *like, const gchar *layout, const gchar *out,
 
 static gboolean
 make_adapter (const gchar *like, const gchar *layout, MkAdapterLayers layers,
-    const gchar *out, guint64 seed, GError **error)
+    gint rank, const gchar *out, guint64 seed, GError **error)
 {
   g_autofree gchar *dir = g_build_filename (like, "FL2VA", "transformer", NULL);
   g_autofree gchar *folder = g_path_get_dirname (out);
@@ -366,7 +366,8 @@ make_adapter (const gchar *like, const gchar *layout, MkAdapterLayers layers,
   return tensors &&
          head_dim (dir, "config.json", "attention_head_dim", &dim, error) &&
          make_dir (folder, error) &&
-         mk_write_adapter (layout, layers, tensors, dim, seed, out, error);
+         mk_write_adapter (layout, layers, rank, tensors, dim, seed, out,
+             error);
 }
 
 int
@@ -387,7 +388,7 @@ main (int argc, char **argv)
         "diffusers-pruned",
         "LAYOUT" },
     { "rank", 0, 0, G_OPTION_ARG_INT, &recipe.rank,
-        "width of a pruned transformer's curve", "R" },
+        "width of a pruned transformer's curve, or of an adapter", "R" },
     { "encoding", 0, 0, G_OPTION_ARG_STRING, &encoding,
         "plain (default), fp8, int8, nvfp4 or mxfp8", "ENCODING" },
     { "markers", 0, 0, G_OPTION_ARG_STRING, &markers,
@@ -440,7 +441,7 @@ main (int argc, char **argv)
                        turbo   ? MK_ADAPTER_TURBO
                        : adaln ? MK_ADAPTER_ADALN
                                : MK_ADAPTER_ALL,
-                       out, seed, &error)
+                       recipe.rank, out, seed, &error)
                  : make_checkpoint (like, layout ? layout : "official", out,
                        &recipe, &error);
   if (!made) {

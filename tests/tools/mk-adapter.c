@@ -66,7 +66,7 @@ numbers (const gchar *module, const gchar *factor, gint64 rows, gint64 cols,
   return mk_values (&tensor, "adapter", seed);
 }
 
-/* Different in every block. */
+/* Where none is said: different in every block. */
 static gint64
 rank_of (const gchar *module)
 {
@@ -90,7 +90,8 @@ has_layer (const MkTensor *tensor, MkAdapterLayers layers)
 }
 
 static GPtrArray *
-make_updates (const GPtrArray *tensors, MkAdapterLayers layers, guint64 seed)
+make_updates (const GPtrArray *tensors, MkAdapterLayers layers, gint rank,
+    guint64 seed)
 {
   GPtrArray *updates = g_ptr_array_new_with_free_func (update_free);
 
@@ -105,7 +106,7 @@ make_updates (const GPtrArray *tensors, MkAdapterLayers layers, guint64 seed)
         g_strndup (tensor->name, strlen (tensor->name) - strlen (".weight"));
     update->rows = tensor->shape[0];
     update->cols = tensor->shape[1];
-    update->rank = rank_of (update->module);
+    update->rank = rank > 0 ? rank : rank_of (update->module);
     update->down =
         numbers (update->module, "down", update->rank, update->cols, seed);
     update->up =
@@ -218,11 +219,11 @@ add_update (GPtrArray *blobs, const Layout *layout, const Update *update,
 }
 
 gboolean
-mk_write_adapter (const gchar *layout_name, MkAdapterLayers layers,
+mk_write_adapter (const gchar *layout_name, MkAdapterLayers layers, gint rank,
     const GPtrArray *tensors, gint64 head_dim, guint64 seed, const gchar *path,
     GError **error)
 {
-  g_autoptr (GPtrArray) updates = make_updates (tensors, layers, seed);
+  g_autoptr (GPtrArray) updates = make_updates (tensors, layers, rank, seed);
   g_autoptr (GPtrArray) blobs =
       g_ptr_array_new_with_free_func ((GDestroyNotify) mk_blob_free);
   const Layout *layout = NULL;

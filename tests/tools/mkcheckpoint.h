@@ -173,10 +173,11 @@ typedef enum {
 /**
  * mk_write_adapter: (mk-adapter.c)
  * @layout: comfy, bare, kohya, diffsynth, diffusers, peft or wrapped
+ * @rank: of every layer; 0: another in each block
  * @tensors: the transformer's
  */
 gboolean mk_write_adapter (const gchar *layout, MkAdapterLayers layers,
-    const GPtrArray *tensors, gint64 head_dim, guint64 seed, const gchar *path,
+    gint rank, const GPtrArray *tensors, gint64 head_dim, guint64 seed, const gchar *path,
     GError **error);
 
 /* The diffusers configuration out of the official one (mk-configs.c), into the

@@ -346,6 +346,34 @@ test_released_size (void)
   h3_test_remove_tree (dir);
 }
 
+/* What an adapter is, and which transformers it fits. */
+static void
+test_adapters (void)
+{
+  static const gchar *const says[] = { "LoRA adapter", "ComfyUI",
+    "31: 1 audio_patch_proj", "5 attn.qkv_proj", "rank         2 to 5",
+    "alpha        per module", "unknown", "fits" };
+  const gchar *dir = g_getenv ("H3_ADAPTERS_DIR");
+  g_autofree gchar *comfy = g_build_filename (dir, "comfy.safetensors", NULL);
+  g_autofree gchar *peft = g_build_filename (dir, "peft.safetensors", NULL);
+  g_autofree gchar *wide = g_build_filename (dir, "wide.safetensors", NULL);
+  g_autofree gchar *base =
+      g_build_filename (h3_test_tiny_dir (), "FL2VA", "transformer", NULL);
+  gint status;
+  g_autofree gchar *good =
+      inspect_all ((const gchar *const[]){ base, comfy, NULL }, &status);
+  g_autofree gchar *bad = NULL;
+
+  g_assert_cmpint (status, ==, 0);
+  for (guint i = 0; i < G_N_ELEMENTS (says); i++)
+    if (!strstr (good, says[i]))
+      g_error ("\"%s\" is not in:\n%s", says[i], good);
+  assert_says (peft, 0, "PEFT", "1.5 in the metadata", "31: ", NULL);
+  bad = inspect_all ((const gchar *const[]){ base, wide, NULL }, &status);
+  g_assert_cmpint (status, ==, 1);
+  g_assert_nonnull (strstr (bad, "lora_A is"));
+}
+
 int
 main (int argc, char **argv)
 {
@@ -356,5 +384,6 @@ main (int argc, char **argv)
   g_test_add_func ("/inspect/unsupported", test_unsupported);
   g_test_add_func ("/inspect/wrong", test_wrong);
   g_test_add_func ("/inspect/released-size", test_released_size);
+  g_test_add_func ("/inspect/adapters", test_adapters);
   return g_test_run ();
 }
