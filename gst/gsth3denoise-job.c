@@ -6,6 +6,7 @@
 #include "gst/gsth3negotiate.h"
 #include "gst/gsth3strings.h"
 #include "gst/gsth3tensor.h"
+#include "model/checkpoint/adapter.h"
 
 #define GST_CAT_DEFAULT gst_h3_denoise_debug
 
@@ -112,6 +113,25 @@ denoise_opening (GstElement *element, H3Checkpoint *checkpoint)
   return said;
 }
 
+/* What of them is left out. */
+static void
+warn_of_adapters (GstH3Denoise *self, const H3Checkpoint *checkpoint)
+{
+  guint n;
+  const H3AdapterChoice *choices = h3_checkpoint_adapters (checkpoint, &n);
+  g_autoptr (H3Adapters) adapters =
+      n > 0 ? h3_adapters_open (choices, n, NULL) : NULL;
+
+  for (guint i = 0; adapters && i < n; i++) {
+    const H3AdapterInfo *info = h3_adapters_info (adapters, i);
+
+    for (guint k = 0; k < info->warnings->len; k++)
+      GST_ELEMENT_WARNING (self, LIBRARY, SETTINGS,
+          ("%s: %s", info->path, (const gchar *) info->warnings->pdata[k]),
+          ("one of loras"));
+  }
+}
+
 static gboolean
 denoise_opened (GstElement *element, const H3Checkpoint *checkpoint,
     GError **error)
@@ -124,6 +144,7 @@ denoise_opened (GstElement *element, const H3Checkpoint *checkpoint,
   h3_checkpoint_shifts (checkpoint, &self->defaults.shift_video,
       &self->defaults.shift_audio);
   self->defaults.demo = self->common.is_demo;
+  warn_of_adapters (self, checkpoint);
   return TRUE;
 }
 

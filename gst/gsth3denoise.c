@@ -27,6 +27,10 @@
  * the keyframe's size. References need the release's other transformer, see
  * `partition`.
  *
+ * `loras` names LoRA and Turbo adapters for the transformer, and the presets
+ * `turbo-4`, `turbo-4-768p` and `turbo-8` what goes with the latter: steps and
+ * shifts.
+ *
  * The CAPS query is answered with what the present settings give, so that what
  * follows can refuse a size before minutes of work. A pad that is not linked is
  * fine; both not linked is an error.

@@ -28,6 +28,7 @@ h3_test_file_init (H3TestFile *file)
   file->values = g_ptr_array_new_with_free_func (g_free);
   file->shapes = g_array_new (FALSE, FALSE, 2 * sizeof (gint64));
   file->metadata = NULL;
+  file->fp8 = NULL;
 }
 
 void
@@ -84,39 +85,58 @@ h3_test_file_find (const H3TestFile *file, const gchar *name, gint64 *rows,
   g_error ("there is no %s", name);
 }
 
+static gboolean
+is_fp8 (const H3TestFile *file, guint i)
+{
+  return file->fp8 && g_str_equal (file->names->pdata[i], file->fp8);
+}
+
+/* Of a tensor in the file. */
+static gsize
+bytes_of (const H3TestFile *file, guint i)
+{
+  const gint64 *shape = (const gint64 *) file->shapes->data + 2 * i;
+
+  return shape[0] * MAX (shape[1], 1) * (is_fp8 (file, i) ? 1 : 4);
+}
+
 void
 h3_test_file_write (const H3TestFile *file, const gchar *path)
 {
   g_autoptr (GString) json = g_string_new ("{");
   g_autoptr (GByteArray) bytes = g_byte_array_new ();
   guint64 length;
-  gint64 begin = 0;
+  gsize begin = 0;
 
   if (file->metadata)
     g_string_append_printf (json, "\"__metadata__\":%s,", file->metadata);
   for (guint i = 0; i < file->names->len; i++) {
     const gint64 *shape = (const gint64 *) file->shapes->data + 2 * i;
-    gint64 n = shape[0] * MAX (shape[1], 1) * 4;
+    gsize end = begin + bytes_of (file, i);
 
     g_string_append_printf (json,
-        "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%" G_GINT64_FORMAT,
-        i ? "," : "", (const gchar *) file->names->pdata[i], shape[0]);
+        "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%" G_GINT64_FORMAT, i ? "," : "",
+        (const gchar *) file->names->pdata[i],
+        is_fp8 (file, i) ? "F8_E4M3" : "F32", shape[0]);
     if (shape[1])
       g_string_append_printf (json, ",%" G_GINT64_FORMAT, shape[1]);
     g_string_append_printf (json,
-        "],\"data_offsets\":[%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT "]}",
-        begin, begin + n);
-    begin += n;
+        "],\"data_offsets\":[%" G_GSIZE_FORMAT ",%" G_GSIZE_FORMAT "]}", begin,
+        end);
+    begin = end;
   }
   g_string_append_c (json, '}');
   length = GUINT64_TO_LE (json->len);
   g_byte_array_append (bytes, (const guint8 *) &length, 8);
   g_byte_array_append (bytes, (const guint8 *) json->str, json->len);
   for (guint i = 0; i < file->names->len; i++) {
-    const gint64 *shape = (const gint64 *) file->shapes->data + 2 * i;
+    gsize n = bytes_of (file, i), at = bytes->len;
 
-    g_byte_array_append (bytes, file->values->pdata[i],
-        shape[0] * MAX (shape[1], 1) * 4);
+    g_byte_array_set_size (bytes, at + n);
+    if (is_fp8 (file, i))
+      memset (bytes->data + at, 0x38, n);
+    else
+      memcpy (bytes->data + at, file->values->pdata[i], n);
   }
   h3_test_write_file (path, bytes->data, bytes->len);
 }

@@ -24,6 +24,7 @@ typedef struct {
   GPtrArray *values; /* owned */
   GArray *shapes;    /* gint64 [2] each; 0: a vector */
   gchar *metadata;   /* JSON, or NULL */
+  const gchar *fp8;  /* a tensor that is written as ones in FP8, or NULL */
 } H3TestFile;
 
 void h3_test_file_init (H3TestFile *file);

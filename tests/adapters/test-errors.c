@@ -343,6 +343,31 @@ test_files (void)
       "columns", "pruned");
 }
 
+/* Where an activation follows, no low rank can be added. */
+static void
+test_activated (void)
+{
+  g_autofree gchar *transformer =
+      g_build_filename (h3_test_tiny_dir (), "FL2VA", "transformer", NULL);
+  g_auto (Made) base = { 0 }, made = { 0 };
+  g_autoptr (GError) error = NULL;
+
+  made_init (&base);
+  h3_test_file_read (&base.file, transformer);
+  base.file.fp8 = "time_embedder.proj_in.weight";
+  h3_test_file_write (&base.file, base.path);
+  made_init (&made);
+  add_pair (&made, FC2, IN, 2, OUT);
+  h3_test_file_write (&made.file, made.path);
+  error = failure_on (base.path, made.path, 1);
+  g_assert_no_error (error);
+  add_pair (&made, "time_embedder.proj_in", 32, 2, 56);
+  h3_test_file_write (&made.file, made.path);
+  error = failure_on (base.path, made.path, 1);
+  h3_test_assert_h3_error (error, H3_ERROR_WRONG_TYPE, made.path,
+      "time_embedder.proj_in", "quantised");
+}
+
 /* Whatever is in a file, it ends with an adapter or an error. */
 static void
 test_hostile (void)
@@ -381,5 +406,6 @@ h3_test_add_errors (void)
   g_test_add_func ("/adapters/errors/keys", test_keys);
   g_test_add_func ("/adapters/errors/numbers", test_numbers);
   g_test_add_func ("/adapters/errors/files", test_files);
+  g_test_add_func ("/adapters/errors/activated", test_activated);
   g_test_add_func ("/adapters/errors/hostile", test_hostile);
 }

@@ -159,6 +159,39 @@ test_errors (void)
       GST_STATE_CHANGE_SUCCESS);
 }
 
+/* What is left out of an adapter is said. */
+static void
+test_warning (void)
+{
+  static const gchar header[] =
+      "{\"blocks.1.mlp.fc2.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":[1,80],"
+      "\"data_offsets\":[0,320]},\"blocks.1.mlp.fc2.lora_B.weight\":{\"dtype\":"
+      "\"F32\",\"shape\":[48,1],\"data_offsets\":[320,512]},"
+      "\"blocks.1.mlp.fc2.dora_scale\":{\"dtype\":\"F32\",\"shape\":[1],"
+      "\"data_offsets\":[512,516]}}";
+  g_autofree gchar *dir = h3_test_temp_dir ();
+  g_autofree gchar *path = g_build_filename (dir, "dora.safetensors", NULL);
+  g_autofree gchar *value = g_strdup_printf ("<\"%s\">", path);
+  g_autoptr (GByteArray) bytes = g_byte_array_new ();
+  const guint64 length = GUINT64_TO_LE (sizeof header - 1);
+  g_autoptr (Denoiser) denoiser = NULL;
+  g_autoptr (GError) warning = NULL;
+  GstMessage *message;
+
+  g_byte_array_append (bytes, (const guint8 *) &length, 8);
+  g_byte_array_append (bytes, (const guint8 *) header, sizeof header - 1);
+  g_byte_array_set_size (bytes, bytes->len + 516);
+  memset (bytes->data + bytes->len - 516, 0, 516);
+  h3_test_write_file (path, bytes->data, bytes->len);
+  denoiser = denoiser_new ("t2va", "loras", value, NULL);
+  message = denoiser_wait (denoiser, GST_MESSAGE_WARNING, NULL);
+  gst_message_parse_warning (message, &warning, NULL);
+  g_assert_nonnull (strstr (warning->message, "DoRA"));
+  g_assert_nonnull (strstr (warning->message, path));
+  gst_message_unref (message);
+  h3_test_remove_tree (dir);
+}
+
 void
 add_lora_tests (void)
 {
@@ -167,4 +200,5 @@ add_lora_tests (void)
   g_test_add_func ("/denoise/loras/residency", test_residency);
   g_test_add_func ("/denoise/loras/sharing", test_sharing);
   g_test_add_func ("/denoise/loras/errors", test_errors);
+  g_test_add_func ("/denoise/loras/warning", test_warning);
 }

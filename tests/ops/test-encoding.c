@@ -244,6 +244,105 @@ test_embedding (Ops *ops)
   }
 }
 
+static H3Weight *
+factor (Ops *ops, gint rows, gint cols)
+{
+  return h3_weight_new_plain (
+      h3_tensor_ref (ops_random (ops, H3_DTYPE_F32, 1, DIMS (rows, cols))));
+}
+
+/* y = x Wᵀ + b + x downᵀ upᵀ, with the same through SwiGLU, and a second time
+ * in less of the stream's memory. */
+static void
+try_low_rank (Ops *ops, H3Encoding encoding, gint m, gint n, gint k, gint rank)
+{
+  g_autoptr (H3Weight) w = random_weight (ops, encoding, n, k, 1, FALSE);
+  H3LinearArgs args = { .weight = w };
+  gdouble *want = g_new (gdouble, m * n);
+  gdouble *gated = g_new (gdouble, m * n / 2);
+  H3Tensor *bias = ops_random (ops, H3_DTYPE_F32, 1, DIMS (n));
+  H3Tensor *y = ops_new (ops, H3_DTYPE_F32, DIMS (m, n / 2));
+
+  w->down = factor (ops, rank, k);
+  w->up = factor (ops, n, rank);
+  args.x = ops_random (ops, H3_DTYPE_F32, 1, DIMS (m, k));
+  args.y = ops_new (ops, H3_DTYPE_F32, DIMS (m, n));
+  args.bias = bias;
+  for (gint i = 0; i < m; i++)
+    for (gint j = 0; j < n; j++) {
+      gdouble sum = ops_at (bias, j);
+
+      for (gint c = 0; c < k; c++) {
+        gdouble x = ops_at (args.x, (gint64) i * k + c), low = 0;
+
+        for (gint r = 0; r < rank; r++)
+          low += ops_at (w->up->tensor, (gint64) j * rank + r) *
+                 ops_at (w->down->tensor, (gint64) r * k + c);
+        sum += x * (value (w, j, c) + low);
+      }
+      want[i * n + j] = sum;
+    }
+  for (gint i = 0; i < m; i++)
+    for (gint j = 0; j < n / 2; j++) {
+      gdouble gate = want[i * n + j];
+
+      gated[i * (n / 2) + j] =
+          gate / (1 + exp (-gate)) * want[i * n + n / 2 + j];
+    }
+  h3_linear (ops->stream, &args);
+  ops_check (ops, args.y, want, 1e-4);
+  h3_linear_swiglu (ops->stream, &(H3LinearSwigluArgs){ .y = y,
+                                     .x = args.x,
+                                     .weight = w,
+                                     .bias = bias,
+                                     .gate_up = args.y });
+  ops_check (ops, y, gated, 1e-3);
+}
+
+static void
+test_low_rank (Ops *ops)
+{
+  try_low_rank (ops, H3_ENCODING_E4M3, 3, 8, 40, 2);
+  try_low_rank (ops, H3_ENCODING_INT8, 70, 36, 33, 5);
+  try_low_rank (ops, H3_ENCODING_NVFP4, 1, 2, 16, 1);
+  try_low_rank (ops, H3_ENCODING_MXFP8, 9, 12, 64, 17);
+}
+
+/* Factors that do not fit, and what takes none. */
+static void
+test_low_rank_refused (Ops *ops)
+{
+  static const struct {
+    gint rank, cols, rows, up_rank;
+    const gchar *text;
+  } cases[] = {
+    { 2, 39, 8, 2, "the weight is float32 [2, 39]" },
+    { 2, 40, 7, 2, "the weight is float32 [7, 2]" },
+    { 2, 40, 8, 3, "the weight is float32 [8, 3]" },
+  };
+  g_autoptr (H3Weight) w =
+      random_weight (ops, H3_ENCODING_E4M3, 8, 40, 1, FALSE);
+  H3LinearArgs args = { .weight = w, .activation = H3_ACTIVATION_SILU };
+
+  args.x = ops_random (ops, H3_DTYPE_F32, 1, DIMS (2, 40));
+  args.y = ops_new (ops, H3_DTYPE_F32, DIMS (2, 8));
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
+    g_clear_pointer (&w->down, h3_weight_unref);
+    g_clear_pointer (&w->up, h3_weight_unref);
+    w->down = factor (ops, cases[i].rank, cases[i].cols);
+    w->up = factor (ops, cases[i].rows, cases[i].up_rank);
+    h3_linear (ops->stream, &args);
+    ops_fails (ops, H3_ERROR_WRONG_TYPE, cases[i].text);
+  }
+  g_clear_pointer (&w->up, h3_weight_unref);
+  w->up = factor (ops, 8, 2);
+  h3_linear (ops->stream, &args);
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "exclude each other");
+  h3_embedding (ops->stream, ops_new (ops, H3_DTYPE_F32, DIMS (3, 40)), w,
+      ops_rows (ops, 3, 8));
+  ops_fails (ops, H3_ERROR_WRONG_TYPE, "a low rank is not looked up");
+}
+
 static void
 refused (Ops *ops, H3Weight *w, gint64 n, gint64 k, const gchar *text)
 {
@@ -302,5 +401,7 @@ main (int argc, char **argv)
   ops_add ("/ops/encoding/linear", test_linear);
   ops_add ("/ops/encoding/embedding", test_embedding);
   ops_add ("/ops/encoding/refused", test_refused);
+  ops_add ("/ops/encoding/low-rank", test_low_rank);
+  ops_add ("/ops/encoding/low-rank-refused", test_low_rank_refused);
   return g_test_run ();
 }
