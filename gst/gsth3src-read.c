@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gst/gsth3src-decoders.h"
 #include "gst/gsth3src-inputs-private.h"
 #include "model/denoise/geometry.h"
 
@@ -344,31 +345,6 @@ no_more_pads (GstElement *decode, gpointer data)
   gst_h3_src_inputs_connect_if_settled (input->owner);
 }
 
-/* Only jpegparse reads how a camera was held, and up to GStreamer 1.22 it must be
- * asked for. NULL: the order stays. */
-G_GNUC_BEGIN_IGNORE_DEPRECATIONS
-static GValueArray *
-sort_decoders (GstElement *decode, GstPad *pad, GstCaps *caps,
-    GValueArray *factories, gpointer data)
-{
-  const GstStructure *s = gst_caps_get_structure (caps, 0);
-  g_autoptr (GstElementFactory) parser = NULL;
-  GValueArray *sorted;
-  GValue value = G_VALUE_INIT;
-
-  if (!gst_structure_has_name (s, "image/jpeg") ||
-      gst_structure_has_field (s, "parsed") ||
-      !(parser = gst_element_factory_find ("jpegparse")))
-    return NULL;
-  g_value_init (&value, G_TYPE_OBJECT);
-  g_value_set_object (&value, parser);
-  sorted = g_value_array_copy (factories);
-  g_value_array_prepend (sorted, &value);
-  g_value_unset (&value);
-  return sorted;
-}
-G_GNUC_END_IGNORE_DEPRECATIONS
-
 /* --- what is read --- */
 
 /* A file of that name is meant, whatever its name looks like. */
@@ -453,8 +429,7 @@ gst_h3_src_input_open (GstH3SrcInput *input, GError **error)
     return FALSE;
   g_object_set (input->decode, "uri", fd_uri ? fd_uri : input->uri, NULL);
   g_signal_connect (input->decode, "pad-added", G_CALLBACK (pad_added), input);
-  g_signal_connect (input->decode, "autoplug-sort", G_CALLBACK (sort_decoders),
-      NULL);
+  gst_h3_src_set_up_decoders (input->decode);
   g_signal_connect (input->decode, "no-more-pads", G_CALLBACK (no_more_pads),
       input);
   return TRUE;

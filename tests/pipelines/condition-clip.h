@@ -57,6 +57,7 @@ gchar *golden_picture (const gchar *name);
 /* Where the tests are, one function a file. */
 void add_condition_media_tests (void);
 void add_condition_error_tests (void);
+void add_condition_input_tests (void);
 void add_condition_wait_tests (void);
 void add_condition_odd_tests (void);
 

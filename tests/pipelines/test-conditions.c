@@ -296,5 +296,6 @@ main (int argc, char **argv)
   add_condition_error_tests ();
   add_condition_wait_tests ();
   add_condition_odd_tests ();
+  add_condition_input_tests ();
   return test_end ();
 }
