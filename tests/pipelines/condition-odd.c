@@ -87,7 +87,7 @@ static GstSample *
 read_picture (void)
 {
   g_autofree gchar *path = golden_picture ("image.png");
-  gchar *bytes;
+  g_autofree gchar *bytes = NULL;
   gsize n;
 
   g_assert_true (g_file_get_contents (path, &bytes, &n, NULL));

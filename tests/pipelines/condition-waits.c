@@ -11,7 +11,7 @@
 
 #define SHORT (300 * GST_MSECOND)
 /* Where it must not pass; a busy machine may take a while to open a file. */
-#define LONG (1500 * GST_MSECOND)
+#define LONG (2500 * GST_MSECOND)
 
 static Clip *
 limited_clip (GstClockTime timeout)
@@ -35,16 +35,16 @@ check_late (Clip *clip, const gchar *name, const gchar *awaited)
   g_assert_true (g_str_has_prefix (error->message, name));
   g_assert_nonnull (strstr (error->message, awaited));
   g_assert_nonnull (strstr (error->message, "input-timeout"));
-  g_assert_cmpint (took, >=, 300 * 1000);
+  g_assert_cmpint (took, >=, 250 * 1000); /* it looks from time to time */
   clip_stop (clip);
 }
 
-/* Nothing is said for @time. */
+/* Nothing is said for twice the time. */
 static void
-check_silence (Clip *clip, GstClockTime time)
+check_silence (Clip *clip)
 {
   g_autoptr (GstBus) bus = gst_element_get_bus (clip->pipeline);
-  g_autoptr (GstMessage) message = gst_bus_timed_pop_filtered (bus, time,
+  g_autoptr (GstMessage) message = gst_bus_timed_pop_filtered (bus, 2 * SHORT,
       GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
 
   if (message)
@@ -82,8 +82,8 @@ test_silent (void)
   g_autoptr (Clip) clip = limited_clip (SHORT);
   g_autofree gchar *image = golden_picture ("image.png");
 
-  clip_set_references (clip, image, "appsrc://", NULL);
-  check_late (clip, "Reference 2 (appsrc://)", "not known");
+  clip_set_references (clip, "appsrc://", NULL);
+  check_late (clip, "Reference 1 (appsrc://)", "not known");
   clip_set_references (clip, NULL);
   clip_set_file (clip, "last-frame", "appsrc://");
   check_late (clip, "The last frame (appsrc://)", "not known");
@@ -278,7 +278,7 @@ static gint slept;
 static GstPadProbeReturn
 sleep_once (GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
-  g_usleep (2 * G_USEC_PER_SEC);
+  g_usleep (3 * G_USEC_PER_SEC);
   g_atomic_int_inc (&slept);
   return GST_PAD_PROBE_REMOVE;
 }
@@ -293,11 +293,15 @@ slow_down (GstElement *encoder)
 
 static const Hook slow = { "h3audiovaeenc", slow_down };
 
+/* In PAUSED, where a clip is made up to its first frame, or in PLAYING. */
 static void
 test_while_computing (void)
 {
   g_autoptr (Clip) clip = limited_clip (LONG);
   g_autofree gchar *image = golden_picture ("image.png");
+  g_autoptr (GstBus) bus = gst_element_get_bus (clip->pipeline);
+  g_autoptr (GstMessage) message = NULL;
+  g_autoptr (GError) error = NULL;
 
   make_file ("audiotestsrc num-buffers=100 ! wavenc ! "
              "filesink location=%s/long.wav",
@@ -305,21 +309,12 @@ test_while_computing (void)
   set_hook (clip, &slow);
   clip_set_references (clip, "long.wav", image, NULL);
   g_atomic_int_set (&slept, 0);
-  clip_run (clip);
-  g_assert_cmpint (g_atomic_int_get (&slept), ==, 1);
-}
-
-/* Prerolled, it has read all; and goes on from there. */
-static void
-test_while_paused (void)
-{
-  g_autoptr (Clip) clip = limited_clip (LONG);
-  g_autofree gchar *image = golden_picture ("image.png");
-  g_autoptr (GError) error = NULL;
-
-  clip_set_references (clip, image, NULL);
   gst_element_set_state (clip->pipeline, GST_STATE_PAUSED);
-  check_silence (clip, 2 * GST_SECOND);
+  message = gst_bus_timed_pop_filtered (bus, 60 * GST_SECOND,
+      GST_MESSAGE_ERROR | GST_MESSAGE_ASYNC_DONE);
+  g_assert_nonnull (message);
+  g_assert_cmpint (GST_MESSAGE_TYPE (message), ==, GST_MESSAGE_ASYNC_DONE);
+  g_assert_cmpint (g_atomic_int_get (&slept), ==, 1);
   gst_element_set_state (clip->pipeline, GST_STATE_PLAYING);
   error = clip_wait (clip);
   g_assert_no_error (error);
@@ -343,7 +338,7 @@ test_live (void)
   set_hook (clip, &live);
   clip_set_references (clip, "appsrc://", NULL);
   gst_element_set_state (clip->pipeline, GST_STATE_PAUSED);
-  check_silence (clip, 2 * SHORT);
+  check_silence (clip);
   check_late (clip, "Reference 1 (appsrc://)", "not known");
 }
 
@@ -355,7 +350,7 @@ test_no_limit (void)
 
   clip_set_references (clip, "appsrc://", NULL);
   gst_element_set_state (clip->pipeline, GST_STATE_PLAYING);
-  check_silence (clip, 2 * SHORT);
+  check_silence (clip);
   g_object_get (clip->h3, "input-timeout", &timeout, NULL);
   g_assert_cmpuint (timeout, ==, 0);
 }
@@ -369,7 +364,6 @@ add_condition_wait_tests (void)
   g_test_add_func ("/conditions/waits/gif", test_gif);
   g_test_add_func ("/conditions/waits/server", test_server);
   g_test_add_func ("/conditions/waits/while-computing", test_while_computing);
-  g_test_add_func ("/conditions/waits/while-paused", test_while_paused);
   g_test_add_func ("/conditions/waits/live", test_live);
   g_test_add_func ("/conditions/waits/no-limit", test_no_limit);
 }
