@@ -227,13 +227,18 @@ gst_h3_src_inputs_open (GstH3SrcInputs *self, const gchar *first,
     good = add_input (self, GST_H3_ROLE_LAST_FRAME, 0, last, error);
   for (guint i = 0; good && references && references[i]; i++)
     good = add_input (self, GST_H3_ROLE_REFERENCE, i, references[i], error);
-  if (!good) {
+  if (!good)
     gst_h3_src_inputs_close (self);
-  } else if (self->inputs->len > 0) {
+  else if (self->inputs->len > 0)
     watch_prompt (self);
-    gst_h3_src_watch_start (self);
-  }
   return good;
+}
+
+void
+gst_h3_src_inputs_started (GstH3SrcInputs *self)
+{
+  if (self->inputs->len > 0)
+    gst_h3_src_watch_start (self);
 }
 
 static gpointer

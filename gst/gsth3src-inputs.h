@@ -38,6 +38,8 @@ void gst_h3_src_inputs_free (GstH3SrcInputs *inputs);
 gboolean gst_h3_src_inputs_open (GstH3SrcInputs *inputs, const gchar *first,
     const gchar *last, const gchar *const *references, GstClockTime timeout,
     GError **error);
+/* READY→PAUSED, after the children: from now on what does not come is missed. */
+void gst_h3_src_inputs_started (GstH3SrcInputs *inputs);
 /* After PAUSED→READY, and after READY→NULL: takes all of it out again. */
 void gst_h3_src_inputs_close (GstH3SrcInputs *inputs);
 

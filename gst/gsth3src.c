@@ -463,6 +463,9 @@ gst_h3_src_change_state (GstElement *element, GstStateChange transition)
   if (transition == GST_STATE_CHANGE_READY_TO_READY)
     gst_h3_src_inputs_close (self->inputs);
   ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
+  if (transition == GST_STATE_CHANGE_READY_TO_PAUSED &&
+      ret != GST_STATE_CHANGE_FAILURE)
+    gst_h3_src_inputs_started (self->inputs);
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY ||
       transition == GST_STATE_CHANGE_READY_TO_NULL ||
       (transition == GST_STATE_CHANGE_READY_TO_PAUSED &&
