@@ -389,6 +389,11 @@ count_alive (GstBin *bin, GstBin *parent, GstElement *element, gpointer data)
 static void
 test_interrupts (void)
 {
+#ifdef __SANITIZE_ADDRESS__
+  const gint n = 6;
+#else
+  const gint n = 20;
+#endif
   g_autoptr (Clip) clip = clip_new ("");
   g_autoptr (GRand) random = g_rand_new_with_seed (7);
   g_autofree gchar *image = golden_picture ("image.png");
@@ -401,7 +406,7 @@ test_interrupts (void)
       test_dir);
   g_signal_connect (clip->h3, "deep-element-added", G_CALLBACK (count_alive),
       NULL);
-  for (gint i = 0; i < 20; i++) {
+  for (gint i = 0; i < n; i++) {
     gint64 begin;
 
     clip_set_references (clip, "clip.mkv", image, "voice.wav", NULL);
