@@ -458,15 +458,14 @@ gst_h3_src_change_state (GstElement *element, GstStateChange transition)
     default:
       break;
   }
-  /* a failure on the asynchronous way to PAUSED leaves the bin in READY, with
-   * inputs that go on */
-  if (transition == GST_STATE_CHANGE_READY_TO_READY)
-    gst_h3_src_inputs_close (self->inputs);
   ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
   if (transition == GST_STATE_CHANGE_READY_TO_PAUSED &&
       ret != GST_STATE_CHANGE_FAILURE)
     gst_h3_src_inputs_started (self->inputs);
+  /* a failure on the asynchronous way to PAUSED leaves the bin in READY, with
+   * inputs that go on */
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY ||
+      transition == GST_STATE_CHANGE_READY_TO_READY ||
       transition == GST_STATE_CHANGE_READY_TO_NULL ||
       (transition == GST_STATE_CHANGE_READY_TO_PAUSED &&
           ret == GST_STATE_CHANGE_FAILURE))
