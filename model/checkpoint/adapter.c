@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#define G_LOG_DOMAIN "h3"
-
 #include "model/checkpoint/adapter.h"
 #include "model/checkpoint/adapter-names.h"
 #include "model/checkpoint/detect.h"
@@ -60,7 +58,7 @@ typedef struct {
   gboolean has_infix, has_flat, has_prefix, has_official, has_diffusers;
   gboolean has_alpha; /* metadata's */
   gdouble alpha;
-  guint n_alphas;
+  guint n_alphas, n_magnitudes;
 } File;
 
 static void
@@ -84,7 +82,6 @@ warn (File *file, const gchar *format, ...)
   va_start (args, format);
   text = g_strdup_vprintf (format, args);
   va_end (args);
-  g_info ("%s: %s", file->path, text);
   g_ptr_array_add (file->info->warnings, text);
 }
 
@@ -152,7 +149,7 @@ sort_key (File *file, const gchar *name, GError **error)
       g_ptr_array_add (file->replaces, (gpointer) name);
       return TRUE;
     case H3_ADAPTER_DORA:
-      warn (file, "%s: the magnitude of DoRA is left out", name);
+      file->n_magnitudes++;
       return TRUE;
     default:
       break;
@@ -462,6 +459,22 @@ read_modules (File *file, GError **error)
       "are of no layer of MiniMax H3's transformer", error);
 }
 
+/* What is left out, once for all layers. */
+static void
+warn_of_rest (File *file)
+{
+  guint64 trailing = h3_tensor_set_trailing (file->set);
+
+  if (file->n_magnitudes > 0)
+    warn (file,
+        "it is a DoRA adapter, whose magnitudes (.dora_scale, of %u layers) "
+        "are left out",
+        file->n_magnitudes);
+  if (trailing > 0)
+    warn (file, "%" G_GUINT64_FORMAT " bytes after the last tensor are ignored",
+        trailing);
+}
+
 static gboolean
 read_file (File *file, GError **error)
 {
@@ -472,6 +485,7 @@ read_file (File *file, GError **error)
   for (guint i = 0; i < names->len; i++)
     if (!sort_key (file, names->pdata[i], error))
       return FALSE;
+  warn_of_rest (file);
   read_metadata (file);
   if (!refuse_keys (file, file->replaces,
           "hold differences or whole weights (.diff, .diff_b, .set_weight), "

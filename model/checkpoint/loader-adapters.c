@@ -121,6 +121,13 @@ check_update (H3Loader *loader, const H3LoaderParts *p,
         update->key, found, update->rank, p->name, needed);
     return FALSE;
   }
+  if (update->rank > MAX (rows, p->cols)) {
+    h3_loader_problem (loader,
+        "%s: the rank %" G_GINT64_FORMAT " is more than %s has rows or columns "
+        "(%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT ")",
+        update->key, update->rank, p->name, rows, p->cols);
+    return FALSE;
+  }
   if (update->activated && (h3_loader_parts_quantised (p) || p->stacked)) {
     h3_loader_problem (loader,
         "%s: %s is quantised, where an adapter of this layer is not supported",
@@ -188,14 +195,13 @@ new_matrix (H3Loader *loader, const H3AdapterUpdate *update, gint64 rows,
 
 /* down, or what the projection makes of it, in double. */
 static gfloat *
-read_down (H3Loader *loader, const H3LoaderParts *p,
-    const H3AdapterUpdate *update)
+read_down (H3Loader *loader, const H3AdapterUpdate *update)
 {
   gfloat *stored = read_factor (loader, update->down);
   gint64 full = loader->full, width = loader->width;
   gfloat *projected;
 
-  if (!stored || update->down->shape[1] == (guint64) p->cols)
+  if (!stored || !is_projected (loader, update))
     return stored;
   projected = new_matrix (loader, update, update->rank, width);
   for (gint64 k = 0; projected && k < update->rank; k++)
@@ -302,7 +308,7 @@ transposed_down (H3Loader *loader, const H3LoaderParts *p,
     const H3AdapterUpdate *update, gint64 width)
 {
   gint64 cols = p->cols;
-  g_autofree gfloat *stored = read_down (loader, p, update);
+  g_autofree gfloat *stored = read_down (loader, update);
   g_autofree gfloat *values =
       stored ? new_matrix (loader, update, cols, width) : NULL;
   H3Tensor *tensor;
@@ -582,7 +588,7 @@ join_factors (H3Loader *loader, const GPtrArray *updates,
     if (!h3_loader_may_go_on (loader) ||
         !fill_up (loader, p, update, &span, up + span.first * rank + at, rank))
       return FALSE;
-    stored = read_down (loader, p, update);
+    stored = read_down (loader, update);
     if (!stored)
       return FALSE;
     memcpy (down + at * p->cols, stored,

@@ -158,6 +158,17 @@ test_shapes (void)
     add (&made, FC2 ".lora_B.weight", cases[i].out, cases[i].up_rank);
     assert_fails (&made, H3_ERROR_WRONG_TYPE, FC2, cases[i].what);
   }
+  { /* no product of the two needs as much memory */
+    g_auto (Made) made = { 0 };
+
+    made_init (&made);
+    add_pair (&made, FC2, IN, IN, OUT);
+    g_assert_null (failure (&made));
+    h3_test_file_clear (&made.file);
+    h3_test_file_init (&made.file);
+    add_pair (&made, FC2, IN, IN + 1, OUT);
+    assert_fails (&made, H3_ERROR_WRONG_TYPE, FC2, "rank 81", "48, 80");
+  }
   { /* a third of q, k, v has as many rows as its head's */
     g_auto (Made) made = { 0 };
 
@@ -285,6 +296,41 @@ test_keys (void)
   }
 }
 
+/* All that is left out is said once, however many layers have it. */
+static void
+test_warnings (void)
+{
+  static const gchar *const wanted[] = { ".dora_scale, of 3 layers",
+    "5 bytes after", "alpha \"much\"" };
+  g_auto (Made) made = { 0 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (H3Adapters) adapters = NULL;
+  g_autofree gchar *bytes = NULL;
+  const GPtrArray *warnings;
+  gsize n;
+
+  made_init (&made);
+  for (gint i = 0; i < 3; i++) {
+    g_autofree gchar *module = g_strdup_printf ("blocks.%d.mlp.fc2", i);
+    g_autofree gchar *dora = g_strconcat (module, ".dora_scale", NULL);
+
+    add_pair (&made, module, IN, 2, OUT);
+    add (&made, dora, OUT, 1);
+  }
+  made.file.metadata = g_strdup ("{\"alpha\":\"much\"}");
+  h3_test_file_write (&made.file, made.path);
+  g_assert_true (g_file_get_contents (made.path, &bytes, &n, NULL));
+  bytes = g_realloc (bytes, n + 5);
+  memset (bytes + n, 0, 5);
+  h3_test_write_file (made.path, bytes, n + 5);
+  adapters = h3_adapters_open (&(H3AdapterChoice){ made.path, 1 }, 1, &error);
+  g_assert_no_error (error);
+  warnings = h3_adapters_info (adapters, 0)->warnings;
+  g_assert_cmpuint (warnings->len, ==, G_N_ELEMENTS (wanted));
+  for (guint i = 0; i < warnings->len; i++)
+    g_assert_nonnull (strstr (warnings->pdata[i], wanted[i]));
+}
+
 /* Found when they are read, not before. */
 static void
 test_numbers (void)
@@ -404,6 +450,7 @@ h3_test_add_errors (void)
   g_test_add_func ("/adapters/errors/shapes", test_shapes);
   g_test_add_func ("/adapters/errors/alpha", test_alpha);
   g_test_add_func ("/adapters/errors/keys", test_keys);
+  g_test_add_func ("/adapters/errors/warnings", test_warnings);
   g_test_add_func ("/adapters/errors/numbers", test_numbers);
   g_test_add_func ("/adapters/errors/files", test_files);
   g_test_add_func ("/adapters/errors/activated", test_activated);

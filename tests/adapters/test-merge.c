@@ -104,9 +104,9 @@ merge_adaln (H3TestFile *base, const gchar *name, const gchar *bias_name,
 }
 
 static void
-projected_init (Projected *p)
+projected_init (Projected *p, const gchar *of)
 {
-  g_autofree gchar *form = h3_test_tiny_curve_dir ("diffusers-pruned-2");
+  g_autofree gchar *form = h3_test_tiny_curve_dir (of);
   g_autofree gchar *from = g_build_filename (form, "transformer", NULL);
   g_autofree gchar *full = h3_test_adapter ("adaln");
   g_auto (H3TestFile) base = { 0 }, adapter = { 0 }, few = { 0 };
@@ -163,16 +163,16 @@ projected_init (Projected *p)
   h3_test_file_write (&few, p->adapter);
 }
 
-/* An adapter of the full AdaLN on a pruned one. */
+/* An adapter of the full AdaLN on a pruned one, also where nothing was cut off. */
 static void
-test_projection (void)
+test_projection (gconstpointer data)
 {
   Projected p;
   H3AdapterChoice choice;
   gsize n;
   g_autofree gfloat *got = NULL, *want = NULL, *plain = NULL;
 
-  projected_init (&p);
+  projected_init (&p, data);
   choice = (H3AdapterChoice){ p.adapter, 1 };
   got = h3_test_latents (p.base, H3_QKV_AUTO, &choice, 1, &n, NULL);
   want = h3_test_latents (p.merged, H3_QKV_AUTO, NULL, 0, &n, NULL);
@@ -292,7 +292,10 @@ void
 h3_test_add_merge (void)
 {
   g_test_add_func ("/adapters/rounding", test_rounding);
-  g_test_add_func ("/adapters/projection", test_projection);
+  g_test_add_data_func ("/adapters/projection/2", "diffusers-pruned-2",
+      test_projection);
+  g_test_add_data_func ("/adapters/projection/36", "diffusers-pruned-36",
+      test_projection);
   g_test_add_func ("/adapters/identity", test_identity);
   g_test_add_func ("/adapters/cancel", test_cancel);
   g_test_add_func ("/adapters/info", test_info);
