@@ -256,14 +256,15 @@ open_component (H3Checkpoint *c, const gchar *dir, GError **error)
 
 /* What @dir is */
 
+/* @damaged: a file there that might be of it, or NULL */
 static void
-nothing_of_h3 (const gchar *path, GError **error)
+nothing_of_h3 (const gchar *path, const gchar *damaged, GError **error)
 {
   g_set_error (error, H3_ERROR, H3_ERROR_WRONG_TYPE,
       "%s holds nothing of MiniMax H3: looked for FL2VA/ and Ref2VA/, "
       "model_index.json, transformer/, video_vae/ or vae/, audio_vae/, "
-      "text_encoder/, and for the config.json of one of these",
-      path);
+      "text_encoder/, and for the config.json of one of these%s%s",
+      path, damaged ? "; but " : "", damaged ? damaged : "");
 }
 
 /* The diffusers names, where no model_index.json tells. */
@@ -348,10 +349,12 @@ find_single_tokenizer (H3Checkpoint *c)
 }
 
 static gboolean
-open_single_files (H3Checkpoint *c, const gchar *dir, H3Partition partition)
+open_single_files (H3Checkpoint *c, const gchar *dir, H3Partition partition,
+    gchar **damaged)
 {
   c->naming = H3_NAMING_OFFICIAL;
-  if (!h3_single_files_find (dir, partition, c->components, c->refusals))
+  if (!h3_single_files_find (dir, partition, c->components, c->refusals,
+          damaged))
     return FALSE;
   find_single_tokenizer (c);
   return TRUE;
@@ -364,10 +367,12 @@ open_dir (H3Checkpoint *c, const gchar *dir, H3Partition partition,
   g_autoptr (GError) local = NULL;
   g_autofree gchar *fl = g_build_filename (dir, "FL2VA", NULL);
   g_autofree gchar *ref = g_build_filename (dir, "Ref2VA", NULL);
+  g_autofree gchar *damaged = NULL;
 
   if (is_dir (fl) || is_dir (ref))
     return open_release (c, fl, ref, partition, error);
-  if (h3_single_files_likely (dir) && open_single_files (c, dir, partition))
+  if (h3_single_files_likely (dir) &&
+      open_single_files (c, dir, partition, &damaged))
     return TRUE;
   if (has_any_component (dir))
     return open_root (c, dir, partition, error);
@@ -375,10 +380,10 @@ open_dir (H3Checkpoint *c, const gchar *dir, H3Partition partition,
     return TRUE;
   if (local)
     g_propagate_error (error, g_steal_pointer (&local));
-  else if (open_single_files (c, dir, partition))
+  else if (open_single_files (c, dir, partition, &damaged))
     return TRUE;
   else
-    nothing_of_h3 (c->path, error);
+    nothing_of_h3 (c->path, damaged, error);
   return FALSE;
 }
 

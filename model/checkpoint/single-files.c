@@ -8,6 +8,10 @@
 #define GGUF_SUFFIX ".gguf"
 #define INDEX_SUFFIX ".safetensors.index.json"
 
+/* What is a download until it has ended; aria2 has its list beside the file. */
+static const gchar *const unfinished[] = { ".part", ".incomplete",
+  ".crdownload", ".download", ".aria2", NULL };
+
 static const gchar *const comfy_folders[] = { "diffusion_models", "unet",
   "text_encoders", "clip", "vae" };
 #define VAE 4 /* which diffusers has, too */
@@ -122,6 +126,14 @@ look_in (Search *search, const gchar *dir)
     look_at (search, found->pdata[i]);
   for (guint i = 0; i < gguf->len; i++)
     look_at (search, gguf->pdata[i]);
+  for (guint i = 0; unfinished[i] && !search->damaged; i++) {
+    g_autoptr (GPtrArray) parts = list_files (dir, unfinished[i]);
+
+    if (parts->len > 0)
+      search->damaged =
+          g_strdup_printf ("%s is of a download that has not ended",
+              (const gchar *) parts->pdata[0]);
+  }
 }
 
 /* 2: named as the partition that is wanted, 1: not named, 0: as the other */
@@ -177,7 +189,8 @@ choose (Search *search, const gchar *dir, H3Component component, gchar **file,
 
 gboolean
 h3_single_files_find (const gchar *dir, H3Partition partition,
-    gchar *files[H3_N_COMPONENTS], gchar *refusals[H3_N_COMPONENTS])
+    gchar *files[H3_N_COMPONENTS], gchar *refusals[H3_N_COMPONENTS],
+    gchar **damaged)
 {
   g_auto (Search) search = { .partition = partition };
   gboolean found = FALSE;
@@ -195,6 +208,8 @@ h3_single_files_find (const gchar *dir, H3Partition partition,
   for (guint i = 0; found && i < H3_N_COMPONENTS; i++)
     if (i != H3_COMPONENT_TOKENIZER)
       choose (&search, dir, i, &files[i], &refusals[i]);
+  g_free (*damaged);
+  *damaged = g_steal_pointer (&search.damaged);
   return found;
 }
 

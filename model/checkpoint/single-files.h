@@ -17,12 +17,15 @@ gboolean h3_single_files_likely (const gchar *dir);
  * @files: (out): the file of each component, or NULL; g_free() each
  * @refusals: (out): why a component that has no file has none, where there is
  *   more to say than that; g_free() each
+ * @damaged: (inout): of a file that cannot be read, or is no whole download, and
+ *   why; or NULL; g_free() it
  *
  * Opens every *.safetensors and *.gguf of @dir and of ComfyUI's folders in it. FALSE when
  * none of them is a component.
  */
 gboolean h3_single_files_find (const gchar *dir, H3Partition partition,
-    gchar *files[H3_N_COMPONENTS], gchar *refusals[H3_N_COMPONENTS]);
+    gchar *files[H3_N_COMPONENTS], gchar *refusals[H3_N_COMPONENTS],
+    gchar **damaged);
 
 /* Where the tokenizer of the text encoder @file is: its folder, tokenizer/ in
  * it, or tokenizer/ beside it. NULL when there is none; g_free() it. */

@@ -283,6 +283,36 @@ test_folders (void)
   h3_test_remove_tree (dir);
 }
 
+/* A folder with half a download has nothing, and the message says why. */
+static void
+test_downloads (void)
+{
+  static const struct {
+    const gchar *folder, *name, *bytes, *what;
+  } cases[] = {
+    { "", "a.safetensors", "x", "1 bytes" },
+    { "", "a.gguf", "GGUF", "a.gguf" },
+    { "diffusion_models", "a.safetensors", "<!DOCTYPE html>", "web page" },
+    { "", "a.safetensors.part", "", "a.safetensors.part is of a download" },
+    { "", "a.gguf.incomplete", "", "a.gguf.incomplete is of a download" },
+    { "unet", "a.gguf.crdownload", "", "a.gguf.crdownload is of a download" },
+    { "clip", "a.safetensors.aria2", "", "a.safetensors.aria2 is of a" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
+    g_autofree gchar *dir = h3_test_temp_dir ();
+    g_autofree gchar *folder = g_build_filename (dir, cases[i].folder, NULL);
+    g_autofree gchar *path = g_build_filename (folder, cases[i].name, NULL);
+    g_autoptr (GError) error = NULL;
+
+    g_mkdir (folder, 0777);
+    h3_test_write_file (path, cases[i].bytes, strlen (cases[i].bytes));
+    g_assert_null (h3_checkpoint_open (dir, H3_PARTITION_FL2VA, &error));
+    h3_test_assert_h3_error (error, H3_ERROR_WRONG_TYPE, dir, cases[i].what);
+    h3_test_remove_tree (dir);
+  }
+}
+
 /* The text encoder's file alone has no tokenizer; the message says where one
  * would be found. */
 static void
@@ -342,6 +372,7 @@ add_detect_tests (void)
   g_test_add_func ("/detect/own-form", test_own_form);
   g_test_add_func ("/detect/role", test_role);
   g_test_add_func ("/detect/folders", test_folders);
+  g_test_add_func ("/detect/downloads", test_downloads);
   g_test_add_func ("/detect/no-tokenizer", test_no_tokenizer);
   g_test_add_func ("/detect/hints", test_hints);
 }
