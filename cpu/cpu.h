@@ -71,6 +71,8 @@ void H3_ISA (h3_cpu_linear) (H3Stream *, const H3LinearArgs *);
 void H3_ISA (h3_cpu_linear_swiglu) (H3Stream *, const H3LinearSwigluArgs *);
 void H3_ISA (h3_cpu_embedding) (H3Stream *, H3Tensor *, const H3Weight *,
     const H3Tensor *);
+void H3_ISA (h3_cpu_quantise_rows) (H3Stream *, H3Tensor *, H3Tensor *,
+    const H3Tensor *);
 void H3_ISA (h3_cpu_scatter_rows) (H3Stream *, H3Tensor *, const H3Tensor *,
     const H3Tensor *);
 void H3_ISA (h3_cpu_add_rows) (H3Stream *, H3Tensor *, const H3Tensor *,

@@ -19,6 +19,7 @@ const H3DeviceOps H3_ISA (h3_cpu_ops) = {
   .linear = H3_ISA (h3_cpu_linear),
   .linear_swiglu = H3_ISA (h3_cpu_linear_swiglu),
   .embedding = H3_ISA (h3_cpu_embedding),
+  .quantise_rows = H3_ISA (h3_cpu_quantise_rows),
   .scatter_rows = H3_ISA (h3_cpu_scatter_rows),
   .add_rows = H3_ISA (h3_cpu_add_rows),
   .mix_rows = H3_ISA (h3_cpu_mix_rows),

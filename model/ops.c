@@ -192,6 +192,20 @@ h3_embedding (H3Stream *stream, H3Tensor *y, const H3Weight *weight,
 }
 
 void
+h3_quantise_rows (H3Stream *stream, H3Tensor *q, H3Tensor *scale,
+    const H3Tensor *x)
+{
+  static const gchar op[] = "quantise_rows";
+
+  if (stream->error || !MATRIX ("x", x, KIND_FLOAT, ANY, ANY) ||
+      !MATRIX ("q", q, KIND_U8, h3_tensor_rows (x), h3_tensor_cols (x)) ||
+      !VECTOR ("scale", scale, KIND_F32, h3_tensor_rows (x)) ||
+      !apart (stream, op, "x", q, x) || !apart (stream, op, "x", scale, x))
+    return;
+  stream->device->ops->quantise_rows (stream, q, scale, x);
+}
+
+void
 h3_scatter_rows (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
     const H3Tensor *rows)
 {

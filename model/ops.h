@@ -440,6 +440,8 @@ typedef struct {
   void (*linear_swiglu) (H3Stream *, const H3LinearSwigluArgs *);
   void (*embedding) (H3Stream *, H3Tensor *y, const H3Weight *weight,
       const H3Tensor *ids);
+  void (*quantise_rows) (H3Stream *, H3Tensor *q, H3Tensor *scale,
+      const H3Tensor *x);
   void (*scatter_rows) (H3Stream *, H3Tensor *y, const H3Tensor *x,
       const H3Tensor *rows);
   void (*add_rows) (H3Stream *, H3Tensor *y, const H3Tensor *x,
@@ -581,6 +583,20 @@ void h3_copy (H3Stream *stream, H3Tensor *dst, const H3Tensor *src);
 void h3_scale (H3Stream *stream, H3Tensor *y, const H3Tensor *x, gfloat factor);
 void h3_linear (H3Stream *stream, const H3LinearArgs *args);
 void h3_linear_swiglu (H3Stream *stream, const H3LinearSwigluArgs *args);
+/**
+ * h3_quantise_rows:
+ * @q: uint8 [N, K], E4M3 codes
+ * @scale: float32 [N]
+ * @x: [N, K]
+ *
+ * Floats as what #H3_ENCODING_E4M3 makes of them: for each row a = the largest
+ * |x|, at least #H3_QUANTISED_LEAST, scale = a / 448, q = E4M3 (x * (448 / a)),
+ * each operation rounded once, q to nearest, ties to even, and to 448 at most. A
+ * row with NaN or Inf gets a scale that is NaN or Inf.
+ */
+#define H3_QUANTISED_LEAST 1e-30f
+void h3_quantise_rows (H3Stream *stream, H3Tensor *q, H3Tensor *scale,
+    const H3Tensor *x);
 /* y [N, H] = weight[ids[n]], in any encoding the device has; ids int32 [N] */
 void h3_embedding (H3Stream *stream, H3Tensor *y, const H3Weight *weight,
     const H3Tensor *ids);
