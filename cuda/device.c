@@ -390,6 +390,16 @@ embedding (H3Stream *stream, H3Tensor *y, const H3Weight *weight,
 }
 
 static void
+quantise_rows (H3Stream *stream, H3Tensor *q, H3Tensor *scale_,
+    const H3Tensor *x)
+{
+  RUN ("quantise_rows",
+      h3_cuda_quantise (HANDLE (stream), H3_ENCODING_E4M3, q->data,
+          scale_->data, x->dtype, x->data, h3_tensor_rows (x),
+          h3_tensor_cols (x), NULL, 1));
+}
+
+static void
 scatter_rows (H3Stream *stream, H3Tensor *y, const H3Tensor *x,
     const H3Tensor *rows)
 {
@@ -524,6 +534,13 @@ linear_swiglu (H3Stream *stream, const H3LinearSwigluArgs *args)
     return;
   if (args->weight->encoding == H3_ENCODING_PLAIN)
     err = h3_cuda_linear_swiglu_sm90 (HANDLE (stream), args);
+  else if (h3_cuda_linear_bytes (stream,
+               &(H3LinearArgs){ .y = args->y,
+                   .x = args->x,
+                   .weight = args->weight,
+                   .bias = args->bias },
+               TRUE))
+    return;
   if (err == cudaErrorNotSupported) {
     h3_cuda_linear (stream, &product);
     h3_cuda_ok (stream, "linear_swiglu",
@@ -684,6 +701,7 @@ const H3DeviceOps h3_cuda_ops = {
   .linear = h3_cuda_linear,
   .linear_swiglu = linear_swiglu,
   .embedding = embedding,
+  .quantise_rows = quantise_rows,
   .scatter_rows = scatter_rows,
   .add_rows = add_rows,
   .mix_rows = mix_rows,
@@ -847,6 +865,7 @@ h3_cuda_device_new (gint ordinal, GError **error)
   cuda->device.ops = &h3_cuda_ops;
   cuda->device.name = g_strdup_printf ("cuda:%d %s", ordinal, prop.name);
   cuda->device.ordinal = ordinal;
+  cuda->capability = prop.major * 10 + prop.minor;
   h3_cuda_describe (&cuda->device);
   if (!make_pool (cuda, error) ||
       !(cuda->products = h3_cuda_products_new (error))) {

@@ -20,6 +20,7 @@ typedef struct _H3CudaSdpa H3CudaSdpa;         /* sdpa.c */
 
 typedef struct {
   H3Device device;
+  gint capability; /* 90: compute capability 9.0 */
   cudaMemPool_t pool;
   cudaStream_t memory; /* where allocations and frees are ordered */
   H3CudaProducts *products;
@@ -44,7 +45,7 @@ typedef struct {
   H3CudaScratch sums;       /* of group norms */
   H3CudaScratch conv3d;     /* of a convolution's operands */
   H3CudaScratch bad_row;    /* gint32: a row number was outside */
-  H3CudaScratch decoded;    /* rows of an encoded weight */
+  H3CudaScratch decoded;    /* rows of an encoded weight, or x as bytes */
   cudaEvent_t pieces[H3_CUDA_AHEAD]; /* behind the last ones */
   guint n_pieces;
   gdouble piece_flop; /* so far in the one that is being enqueued */
@@ -92,6 +93,15 @@ gboolean h3_cuda_linear_rows (H3Stream *stream, const H3LinearArgs *args,
  * nothing was done, when the weight or the device is not made for that. */
 gboolean h3_cuda_linear_fp4 (H3Stream *stream, const H3LinearArgs *args,
     const H3Weight *w, gint64 col);
+/* In the arithmetic of the weight's bytes (linear-bytes.c). FALSE, and nothing was
+ * done, when the weight or the device is not made for that.
+ * @swiglu: y = silu (g) * u, [g, u] = x Wᵀ + b */
+gboolean h3_cuda_linear_bytes (H3Stream *stream, const H3LinearArgs *args,
+    gboolean swiglu);
+/* sums: [rows, cols], of args->x by args->w: int32 of integers, else float32.
+ * FALSE when the stream failed. */
+gboolean h3_cuda_sum_bytes (H3Stream *stream, const H3CudaBytes *args,
+    gpointer sums);
 /* Of a weight that is not plain (linear-encoded.c). */
 void h3_cuda_linear_encoded (H3Stream *stream, const H3LinearArgs *args);
 void h3_cuda_embedding_encoded (H3Stream *stream, H3Tensor *y,

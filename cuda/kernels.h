@@ -55,6 +55,49 @@ cudaError_t h3_cuda_attention_any (H3CudaStreamHandle stream,
  * otherwise. */
 cudaError_t h3_cuda_linear_swiglu_sm90 (H3CudaStreamHandle stream,
     const H3LinearSwigluArgs *args);
+
+/**
+ * H3CudaBytes: a product of bytes, with a scale for each row of x and of w:
+ *   y[m, n] (+)= sum_k (x[m, k] w[n, k]) * (x_scale[m] * w_scale[n]) + bias[n]
+ * @encoding: of x and w: #H3_ENCODING_E4M3 or #H3_ENCODING_INT8
+ * @x: [rows, depth]; @w: [cols, depth], with @swiglu [2 cols, depth]
+ * @x_scale: [rows]; @w_scale, @bias: as many as w has rows; bias may be NULL
+ * @y: [rows, cols] of @y_type, bfloat16 or float32
+ * @swiglu: y = silu (g) * u, of the first cols columns and the others
+ */
+typedef struct {
+  H3Encoding encoding;
+  gint64 rows, cols, depth;
+  const guint8 *x, *w;
+  const gfloat *x_scale, *w_scale, *bias;
+  gpointer y;
+  H3DType y_type;
+  gboolean accumulate, swiglu;
+} H3CudaBytes;
+
+/* Hopper only: cols a multiple of 8, depth of 16; cudaErrorNotSupported
+ * otherwise. */
+cudaError_t h3_cuda_linear_bytes_sm90 (H3CudaStreamHandle stream,
+    const H3CudaBytes *args);
+/* The same question, whatever x is. */
+gboolean h3_cuda_can_linear_bytes_sm90 (const H3CudaBytes *args);
+/* y of @sums, int32 or float32 [rows, cols], any float type, without swiglu. */
+cudaError_t h3_cuda_scale_sums (H3CudaStreamHandle stream,
+    const H3CudaBytes *args, gconstpointer sums);
+/* The most of columns, a multiple of 8, and of rotation. */
+#define H3_CUDA_QUANTISED_COLS 32768
+#define H3_CUDA_ROTATED_COLS 256
+/**
+ * h3_cuda_quantise:
+ * @x: [rows, cols], floats; times @factor [cols], which may be NULL, and each
+ *   run of @rotation columns rotated, then taken to bytes of @encoding:
+ *   h3_quantise_rows()
+ *
+ * A row with NaN or Inf gets a scale that is NaN or Inf.
+ */
+cudaError_t h3_cuda_quantise (H3CudaStreamHandle stream, H3Encoding encoding,
+    guint8 *q, gfloat *scale, H3DType x_type, gconstpointer x, gint64 rows,
+    gint64 cols, const gfloat *factor, guint rotation);
 cudaError_t h3_cuda_swiglu (H3CudaStreamHandle stream, H3Tensor *y,
     const H3Tensor *gate_up);
 cudaError_t h3_cuda_scaled_residual (H3CudaStreamHandle stream, H3Tensor *x,

@@ -84,7 +84,8 @@ h3_cuda_linear_encoded (H3Stream *stream, const H3LinearArgs *args)
   if (h3_tensor_rows (args->x) == 0)
     return;
   if (w->encoding != H3_ENCODING_STACKED) {
-    linear_part (stream, args, w, 0);
+    if (!h3_cuda_linear_bytes (stream, args, FALSE))
+      linear_part (stream, args, w, 0);
     return;
   }
   for (guint i = 0; i < G_N_ELEMENTS (w->parts) && w->parts[i]; i++) {

@@ -21,7 +21,7 @@ typedef struct {
   guint8 in_type, out_type; /* H3DType */
   guint8 bias, accumulate;
   guint8 x_align, y_align, w_align; /* log2 of the address, at most 8 */
-  guint8 zero;                      /* no padding: compared as bytes */
+  guint8 encoding;                  /* H3Encoding of bytes, or PLAIN */
 } Key;
 
 G_STATIC_ASSERT (sizeof (Key) == 40);
@@ -104,7 +104,21 @@ data_type (H3DType dtype)
 {
   return dtype == H3_DTYPE_F32   ? CUDA_R_32F
          : dtype == H3_DTYPE_F16 ? CUDA_R_16F
+         : dtype == H3_DTYPE_I32 ? CUDA_R_32I
                                  : CUDA_R_16BF;
+}
+
+static cudaDataType_t
+operand_type (const Key *key)
+{
+  switch (key->encoding) {
+    case H3_ENCODING_E4M3:
+      return CUDA_R_8F_E4M3;
+    case H3_ENCODING_INT8:
+      return CUDA_R_8I;
+    default:
+      return data_type (key->in_type);
+  }
 }
 
 static guint8
@@ -149,17 +163,23 @@ static cublasStatus_t
 product_describe (Product *p)
 {
   const Key *key = &p->key;
-  cudaDataType_t in = data_type (key->in_type), out = data_type (key->out_type);
+  cudaDataType_t in = operand_type (key), out = data_type (key->out_type);
+  gboolean integers = key->out_type == H3_DTYPE_I32;
   cublasOperation_t transposed = CUBLAS_OP_T;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
   gsize workspace = H3_CUBLAS_WORKSPACE;
+  gint8 fast = 1; /* as our own kernel adds */
   guint32 no_split = CUBLASLT_REDUCTION_SCHEME_NONE;
   guint32 x_align = 1u << key->x_align, y_align = 1u << key->y_align;
   guint32 w_align = 1u << key->w_align;
   cublasStatus_t status;
 
-  TRY (cublasLtMatmulDescCreate (&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  TRY (cublasLtMatmulDescCreate (&p->op,
+      integers ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F,
+      integers ? CUDA_R_32I : CUDA_R_32F));
   SET_OP (TRANSA, transposed);
+  if (key->encoding == H3_ENCODING_E4M3)
+    SET_OP (FAST_ACCUM, fast);
   if (p->bias) {
     SET_OP (EPILOGUE, epilogue);
     SET_OP (BIAS_POINTER, p->bias);
@@ -182,10 +202,15 @@ static cublasStatus_t
 product_run (const Product *p, H3CudaStream *stream, cublasLtHandle_t handle,
     const cublasLtMatmulAlgo_t *algo, void *y)
 {
-  float one = 1, beta = p->key.accumulate;
+  /* of integers both are integers */
+  gint32 one = 1, none = 0;
+  float one_f = 1, beta = p->key.accumulate;
+  gboolean integers = p->key.out_type == H3_DTYPE_I32;
 
-  return cublasLtMatmul (handle, p->op, &one, p->w, p->a, p->x, p->b, &beta, y,
-      p->d, y, p->d, algo, stream->workspace.data, stream->workspace.bytes,
+  return cublasLtMatmul (handle, p->op,
+      integers ? (const void *) &one : (const void *) &one_f, p->w, p->a, p->x,
+      p->b, integers ? (const void *) &none : (const void *) &beta, y, p->d, y,
+      p->d, algo, stream->workspace.data, stream->workspace.bytes,
       stream->handle);
 }
 
@@ -326,6 +351,27 @@ run_product (H3Stream *stream, Product *p)
       p->key.m, p->key.k, p->key.n, p->key.k, stream->device->name,
       cublasLtGetStatusName (status));
   return FALSE;
+}
+
+gboolean
+h3_cuda_sum_bytes (H3Stream *stream, const H3CudaBytes *args, gpointer sums)
+{
+  Product p = { .key = { .m = args->rows,
+                    .n = args->cols,
+                    .k = args->depth,
+                    .y_stride = args->cols,
+                    .out_type = args->encoding == H3_ENCODING_INT8
+                                    ? H3_DTYPE_I32
+                                    : H3_DTYPE_F32,
+                    .encoding = args->encoding,
+                    .x_align = alignment_of (args->x),
+                    .y_align = alignment_of (sums),
+                    .w_align = alignment_of (args->w) },
+    .x = args->x,
+    .w = args->w,
+    .y = sums };
+
+  return run_product (stream, &p);
 }
 
 /* The address of an element of a matrix. */

@@ -5,13 +5,17 @@
 #pragma once
 
 #include <cuda.h>
+#include <cuda_fp8.h>
 #include <stdint.h>
 
 #include "cuda/kernel.cuh"
 
+typedef __nv_fp8_e4m3 e4m3;
+
 #define WARPGROUP 128
 /* Rows of shared memory are 128 bytes, the width of the swizzle. */
 #define BOX_COLS 64
+#define BOX_BYTES 128
 
 __device__ __forceinline__ uint32_t
 shared_address (const void *p)
@@ -198,6 +202,15 @@ pin (float (&r)[N])
     asm volatile("" : "+f"(r[i])::"memory");
 }
 
+template <int N>
+__device__ __forceinline__ void
+pin (int (&r)[N])
+{
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    asm volatile("" : "+r"(r[i])::"memory");
+}
+
 __device__ __forceinline__ float
 exp2_approx (float x)
 {
@@ -285,6 +298,29 @@ template <typename T, int N> struct Wgmma;
 H3_WGMMA_SIZES (bf16, "bf16")
 H3_WGMMA_SIZES (__half, "f16")
 
+/* The same of bytes, a 64x32, b 32x256, both in shared memory: E4M3, whose sums
+ * keep 14 bits or so, and signed integers, whose sums are exact. */
+#define I8(i)                                                                  \
+  "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3]), "+r"(d[i + 4]),  \
+      "+r"(d[i + 5]), "+r"(d[i + 6]), "+r"(d[i + 7])
+#define I32(i) I8 (i), I8 (i + 8), I8 (i + 16), I8 (i + 24)
+#define H3_WGMMA_BYTES(T, SUM, TYPES, SIGNS, ...)                              \
+  template <> struct Wgmma<T, 256> {                                           \
+    static __device__ __forceinline__ void shared (SUM (&d)[128], uint64_t a,  \
+        uint64_t b, int keep)                                                  \
+    {                                                                          \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"              \
+                   "wgmma.mma_async.sync.aligned.m64n256k32." TYPES            \
+                   " {" L128 "}, %128, %129, p" SIGNS ";\n}"                   \
+                   : __VA_ARGS__                                               \
+                   : "l"(a), "l"(b), "r"(keep));                               \
+    }                                                                          \
+  };
+H3_WGMMA_BYTES (e4m3, float, "f32.e4m3.e4m3", ", 1, 1", D32 (0), D32 (32),
+    D32 (64), D32 (96))
+H3_WGMMA_BYTES (int8_t, int, "s32.s8.s8", "", I32 (0), I32 (32), I32 (64),
+    I32 (96))
+
 /* A place in a ring of stages, and how often it went round. */
 template <int STAGES> struct Ring {
   int stage = 0;
@@ -341,27 +377,36 @@ find_encode_tiled (void)
   return (EncodeTiled) encode;
 }
 
-/* Boxes of @box_rows rows by BOX_COLS columns of @n matrices of a 16-bit type,
- * [rows, cols], one after the other; what a box has past the end of a matrix is
- * zero, and not stored. */
+/* Boxes of @box_rows rows of 128 bytes of @n matrices, [rows, cols], one after
+ * the other; what a box has past the end of a matrix is zero, and not stored. */
 static cudaError_t
-map_matrices (CUtensorMap *map, const H3Tensor *t, gint64 cols, gint64 rows,
-    gint64 n, int box_rows)
+map_memory (CUtensorMap *map, CUtensorMapDataType type, int size, void *data,
+    gint64 cols, gint64 rows, gint64 n, int box_rows)
 {
   EncodeTiled encode = find_encode_tiled ();
   cuuint64_t dim[3] = { (cuuint64_t) cols, (cuuint64_t) rows, (cuuint64_t) n };
-  cuuint64_t stride[2] = { dim[0] * 2, dim[0] * 2 * dim[1] };
-  cuuint32_t box[3] = { BOX_COLS, (cuuint32_t) box_rows, 1 };
+  cuuint64_t stride[2] = { dim[0] * size, dim[0] * size * dim[1] };
+  cuuint32_t box[3] = { (cuuint32_t) (BOX_BYTES / size), (cuuint32_t) box_rows,
+    1 };
   cuuint32_t step[3] = { 1, 1, 1 };
 
   if (!encode)
     return cudaErrorNotSupported;
-  return encode (map,
-             t->dtype == H3_DTYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-             3, t->data, dim, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+  return encode (map, type, 3, data, dim, stride, box, step,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
       ? cudaSuccess
       : cudaErrorNotSupported;
+}
+
+/* The same of a 16-bit type's tensor: BOX_COLS columns. */
+static inline cudaError_t
+map_matrices (CUtensorMap *map, const H3Tensor *t, gint64 cols, gint64 rows,
+    gint64 n, int box_rows)
+{
+  return map_memory (map,
+      t->dtype == H3_DTYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+      2, t->data, cols, rows, n, box_rows);
 }

@@ -93,20 +93,22 @@ fill_vector (Filler *f, H3Tensor *tensor, gdouble deviation, gdouble mean)
   h3_stream_synchronize (f->stream, NULL);
 }
 
-/* A large one: scaled on the device, piece by piece. */
+/* A large one: scaled on the device, piece by piece, each tensor from another
+ * place on. */
 static void
 fill_matrix (Filler *f, H3Tensor *tensor, gdouble deviation)
 {
-  gint64 n = h3_tensor_size (tensor), size = MIN (POOL, n);
-  g_autoptr (H3Tensor) scaled = new_tensor (f, H3_DTYPE_F32, DIMS (size));
-  g_autoptr (H3Tensor) unit = h3_tensor_view (f->unit, 0, DIMS (size));
+  gint64 n = h3_tensor_size (tensor), at = 64 * f->next % POOL;
+  g_autoptr (H3Tensor) scaled = new_tensor (f, H3_DTYPE_F32, DIMS (POOL));
 
-  h3_scale (f->stream, scaled, unit, deviation);
-  for (gint64 first = 0; first < n; first += size) {
-    gint64 part = MIN (size, n - first);
-    g_autoptr (H3Tensor) to = h3_tensor_view (tensor, first, DIMS (part));
-    g_autoptr (H3Tensor) from = h3_tensor_view (scaled, 0, DIMS (part));
+  h3_scale (f->stream, scaled, f->unit, deviation);
+  for (gint64 first = 0, part; first < n; first += part, at = 0) {
+    g_autoptr (H3Tensor) to = NULL;
+    g_autoptr (H3Tensor) from = NULL;
 
+    part = MIN (POOL - at, n - first);
+    to = h3_tensor_view (tensor, first, DIMS (part));
+    from = h3_tensor_view (scaled, at, DIMS (part));
     h3_copy (f->stream, to, from);
   }
 }
@@ -170,6 +172,24 @@ filler_set_encoding (Filler *f, H3Encoding encoding)
   f->encoding = encoding;
 }
 
+H3Encoding
+filler_encoding (const Filler *f)
+{
+  return f->encoding;
+}
+
+gint64
+filler_place (const Filler *f)
+{
+  return f->next;
+}
+
+void
+filler_go_to (Filler *f, gint64 place)
+{
+  f->next = place;
+}
+
 /* Keeps the size of what goes through it. */
 static H3Weight *
 weight (Filler *f, H3DType dtype, gint64 rows, gint64 cols)
@@ -178,13 +198,34 @@ weight (Filler *f, H3DType dtype, gint64 rows, gint64 cols)
       filler_tensor (f, dtype, 1 / sqrt (cols), 0, DIMS (rows, cols)));
 }
 
+/* What weight-type=fp8 makes of the same numbers. */
+static H3Weight *
+quantised (Filler *f, gint64 rows, gint64 cols)
+{
+  g_autoptr (H3Weight) plain = weight (f, H3_DTYPE_BF16, rows, cols);
+  H3Weight *w = h3_weight_new_encoded (H3_ENCODING_E4M3, rows, cols);
+  GError *error = NULL;
+
+  w->tensor = new_tensor (f, H3_DTYPE_U8, DIMS (rows, cols));
+  w->scale = new_tensor (f, H3_DTYPE_F32, DIMS (rows));
+  h3_quantise_rows (f->stream, w->tensor, w->scale, plain->tensor);
+  if (!h3_stream_synchronize (f->stream, &error))
+    stop (error);
+  return w;
+}
+
 /* One that files have quantised. */
 static H3Weight *
 matrix (Filler *f, gint64 rows, gint64 cols)
 {
-  return f->encoding == H3_ENCODING_PLAIN
-             ? weight (f, H3_DTYPE_BF16, rows, cols)
-             : bench_encoded_new (f, f->encoding, rows, cols);
+  switch (f->encoding) {
+    case H3_ENCODING_PLAIN:
+      return weight (f, H3_DTYPE_BF16, rows, cols);
+    case H3_ENCODING_E4M3:
+      return quantised (f, rows, cols);
+    default:
+      return bench_encoded_new (f, f->encoding, rows, cols);
+  }
 }
 
 static H3Tensor *

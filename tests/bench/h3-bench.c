@@ -15,6 +15,7 @@
 
 static gint n_reps = 5, layers;
 static gchar *only, *pytorch, *weights;
+static gboolean compare;
 
 static const GOptionEntry options[] = {
   { "reps", 'r', 0, G_OPTION_ARG_INT, &n_reps, "timed runs of each part", "N" },
@@ -29,6 +30,11 @@ static const GOptionEntry options[] = {
       "of the transformer's blocks and the text encoder's layers: plain "
       "(bfloat16), fp8, e5m2, int8, nvfp4, mxfp8, or a GGUF type as q4_k",
       "ENCODING" },
+  { "compare", 'c', 0, G_OPTION_ARG_NONE, &compare,
+      "with --weights fp8: velocities with those of the bfloat16 weights, "
+      "which "
+      "then are loaded, too",
+      NULL },
   { "pytorch", 'p', 0, G_OPTION_ARG_FILENAME, &pytorch,
       "then run this script, which measures the same shapes", "SCRIPT" },
   { NULL }
@@ -59,7 +65,7 @@ wanted (const gchar *part)
 }
 
 static gint
-compare (gconstpointer a, gconstpointer b)
+by_size (gconstpointer a, gconstpointer b)
 {
   gdouble x = *(const gdouble *) a, y = *(const gdouble *) b;
 
@@ -93,7 +99,7 @@ bench_measure (Bench *b, const gchar *what, gdouble flop, BenchRun run,
     synchronize (b);
     ms[i] = (g_get_monotonic_time () - start) / 1e3;
   }
-  qsort (ms, reps, sizeof *ms, compare);
+  qsort (ms, reps, sizeof *ms, by_size);
   rate = flop / ms[reps / 2] * 1e3;
   printf ("%-48s %9.3f ms  (%.3f .. %.3f)", what, ms[reps / 2], ms[0],
       ms[reps - 1]);
@@ -240,10 +246,48 @@ denoise_clear (Denoise *d)
   h3_tensor_unref (d->audio_v);
 }
 
+static gdouble
+relative_l2 (Bench *b, const H3Tensor *found, const H3Tensor *wanted)
+{
+  gint64 n = h3_tensor_size (wanted);
+  g_autofree gfloat *a = g_new (gfloat, n);
+  g_autofree gfloat *w = g_new (gfloat, n);
+  gdouble error2 = 0, norm2 = 0;
+
+  h3_download (b->stream, a, found);
+  h3_download (b->stream, w, wanted);
+  synchronize (b);
+  for (gint64 i = 0; i < n; i++) {
+    error2 += ((gdouble) a[i] - w[i]) * ((gdouble) a[i] - w[i]);
+    norm2 += (gdouble) w[i] * w[i];
+  }
+  return sqrt (error2 / norm2);
+}
+
+/* How far @d's velocities are from those of @plain, for the same inputs, which
+ * came from @place on. */
 static void
-bench_canvas (Bench *b, H3Transformer *t, gint width, gint height, gint frames)
+bench_compare (Bench *b, const Denoise *d, H3Transformer *plain, gint64 place,
+    gint width, gint height, gint frames)
+{
+  Denoise other;
+
+  filler_go_to (b->filler, place);
+  denoise_init (b, &other, plain, width, height, frames);
+  run_forward (b, &other);
+  printf ("  relative L2 to bfloat16 weights: video %.4f, audio %.4f\n",
+      relative_l2 (b, d->video_v, other.video_v),
+      relative_l2 (b, d->audio_v, other.audio_v));
+  denoise_clear (&other);
+}
+
+/* @plain: (nullable): to compare with */
+static void
+bench_canvas (Bench *b, H3Transformer *t, H3Transformer *plain, gint width,
+    gint height, gint frames)
 {
   const H3TransformerConfig *c = h3_transformer_config (t);
+  gint64 place = filler_place (b->filler);
   Denoise d;
   gint rows = denoise_init (b, &d, t, width, height, frames);
   g_autofree gchar *what = g_strdup_printf ("transformer %d x %d x %d, %d rows",
@@ -253,6 +297,8 @@ bench_canvas (Bench *b, H3Transformer *t, gint width, gint height, gint frames)
 
   printf ("  workspace %.2f GB, with tables of 20 steps\n",
       h3_transformer_workspace (c, b->device, rows, 20) / 1e9);
+  if (plain)
+    bench_compare (b, &d, plain, place, width, height, frames);
   bench_cancel (b, &d, seconds, c->layers);
   denoise_clear (&d);
 }
@@ -261,15 +307,25 @@ static void
 bench_transformer (Bench *b)
 {
   gdouble before = in_use (b);
+  gint64 place = filler_place (b->filler);
   g_autoptr (H3Transformer) t = bench_transformer_new (b->filler, layers);
+  g_autoptr (H3Transformer) plain = NULL;
 
   printf ("transformer, %d of 50 layers, %.2f GB resident (AdaLN's tables, not "
           "its weights)\n",
       h3_transformer_config (t)->layers, (in_use (b) - before) / 1e9);
-  bench_canvas (b, t, 1344, 768, 124);
-  bench_canvas (b, t, 960, 544, 124);
-  bench_canvas (b, t, 864, 480, 141);
-  bench_canvas (b, t, 320, 192, 22);
+  if (compare) {
+    H3Encoding encoding = filler_encoding (b->filler);
+
+    filler_go_to (b->filler, place);
+    filler_set_encoding (b->filler, H3_ENCODING_PLAIN);
+    plain = bench_transformer_new (b->filler, layers);
+    filler_set_encoding (b->filler, encoding);
+  }
+  bench_canvas (b, t, plain, 1344, 768, 124);
+  bench_canvas (b, t, plain, 960, 544, 124);
+  bench_canvas (b, t, plain, 864, 480, 141);
+  bench_canvas (b, t, plain, 320, 192, 22);
 }
 
 /* --- the text encoder --- */

@@ -30,6 +30,10 @@ gfloat *filler_values (Filler *filler, gsize n, gfloat deviation);
 /* Matrices of blocks and layers are in it from here on; H3_ENCODING_PLAIN, as in
  * the beginning: bfloat16. */
 void filler_set_encoding (Filler *filler, H3Encoding encoding);
+H3Encoding filler_encoding (const Filler *filler);
+/* Where the next random numbers come from, and to have the same again. */
+gint64 filler_place (const Filler *filler);
+void filler_go_to (Filler *filler, gint64 place);
 
 /* plain, fp8, e5m2, int8, nvfp4, mxfp8, or a GGUF type: q4_k. */
 gboolean bench_encoding_from_name (const gchar *name, H3Encoding *encoding);

@@ -13,3 +13,4 @@ void add_nan_tests (void);
 void add_released_tests (void);
 void add_device_tests (void);
 void add_vision_tests (void);
+void add_bytes_tests (void);

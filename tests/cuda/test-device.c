@@ -246,6 +246,7 @@ main (int argc, char **argv)
   add_encode_tests ();
   add_vision_tests ();
   add_encoded_tests ();
+  add_bytes_tests ();
   add_nan_tests ();
   add_released_tests ();
   return g_test_run ();
