@@ -100,16 +100,19 @@ denoise_opening (GstElement *element, H3Checkpoint *checkpoint)
   GstH3Denoise *self = GST_H3_DENOISE (element);
   GstH3QkvLayout layout;
   g_autoptr (GArray) loras = NULL;
-  gboolean said;
+  gboolean said, fp8;
 
   GST_OBJECT_LOCK (self);
   layout = self->qkv_layout;
+  fp8 = self->weight_type == GST_H3_WEIGHT_TYPE_FP8;
   loras = gst_h3_loras_parse (self->loras);
   said = self->partition != GST_H3_PARTITION_AUTO;
   GST_OBJECT_UNLOCK (self);
   h3_checkpoint_set_qkv_order (checkpoint, orders[layout]);
   h3_checkpoint_set_adapters (checkpoint, (const H3AdapterChoice *) loras->data,
       loras->len);
+  h3_checkpoint_set_weight_type (checkpoint,
+      fp8 ? H3_WEIGHTS_FP8 : H3_WEIGHTS_AS_STORED);
   return said;
 }
 

@@ -67,6 +67,7 @@ struct _GstH3Denoise {
   GstH3Partition partition;
   GstH3QkvLayout qkv_layout;
   gchar **loras; /* NULL: none */
+  GstH3WeightType weight_type;
 
   /* from NULL→READY on */
   H3TransformerConfig config;

@@ -74,6 +74,7 @@ enum {
   PROP_PARTITION,
   PROP_QKV_LAYOUT,
   PROP_LORAS,
+  PROP_WEIGHT_TYPE,
 };
 
 guint gst_h3_denoise_signals[GST_H3_N_SIGNALS];
@@ -607,6 +608,10 @@ gst_h3_denoise_set_property (GObject *object, guint prop_id,
       self->qkv_layout = g_value_get_enum (value);
       self->common.reopen = TRUE;
       break;
+    case PROP_WEIGHT_TYPE:
+      self->weight_type = g_value_get_enum (value);
+      self->common.reopen = TRUE;
+      break;
     default:
       if (!gst_h3_sampling_set (&self->sampling, prop_id - PROP_SAMPLING,
               value))
@@ -652,6 +657,9 @@ gst_h3_denoise_get_property (GObject *object, guint prop_id, GValue *value,
     case PROP_QKV_LAYOUT:
       g_value_set_enum (value, self->qkv_layout);
       break;
+    case PROP_WEIGHT_TYPE:
+      g_value_set_enum (value, self->weight_type);
+      break;
     default:
       if (!gst_h3_sampling_get (&self->sampling, prop_id - PROP_SAMPLING,
               value))
@@ -684,6 +692,7 @@ install_properties (GObjectClass *klass)
   gst_type_mark_as_plugin_api (GST_TYPE_H3_TIMESTAMPS, 0);
   gst_type_mark_as_plugin_api (GST_TYPE_H3_PARTITION, 0);
   gst_type_mark_as_plugin_api (GST_TYPE_H3_QKV_LAYOUT, 0);
+  gst_type_mark_as_plugin_api (GST_TYPE_H3_WEIGHT_TYPE, 0);
   gst_h3_sampling_install_properties (klass, PROP_SAMPLING);
   g_object_class_install_property (klass, PROP_MAX_QUEUED_JOBS,
       g_param_spec_uint ("max-queued-jobs", "Maximum queued jobs",
@@ -734,6 +743,8 @@ install_properties (GObjectClass *klass)
               G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS),
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
               GST_PARAM_MUTABLE_READY));
+  g_object_class_install_property (klass, PROP_WEIGHT_TYPE,
+      gst_h3_weight_type_spec ());
 }
 
 static void
@@ -827,6 +838,7 @@ gst_h3_denoise_init (GstH3Denoise *self)
   self->lead = DEFAULT_LEAD;
   self->partition = DEFAULT_PARTITION;
   self->qkv_layout = DEFAULT_QKV_LAYOUT;
+  self->weight_type = GST_H3_DEFAULT_WEIGHT_TYPE;
   g_mutex_init (&self->lock);
   g_cond_init (&self->changed);
   g_queue_init (&self->queue);

@@ -50,6 +50,31 @@ gst_h3_residency_get_type (void)
 }
 
 GType
+gst_h3_weight_type_get_type (void)
+{
+  static gsize type;
+  static const GEnumValue values[] = { { GST_H3_WEIGHT_TYPE_AUTO,
+                                           "As the files have them", "auto" },
+    { GST_H3_WEIGHT_TYPE_FP8,
+        "Floats become E4M3 with a scale for each row: half the memory of "
+        "BF16, "
+        "and faster where the GPU multiplies them",
+        "fp8" },
+    { 0 } };
+
+  return gst_h3_enum_register (&type, "GstH3WeightType", values);
+}
+
+GParamSpec *
+gst_h3_weight_type_spec (void)
+{
+  return g_param_spec_enum ("weight-type", "Weight type",
+      "What the matrices of the model's layers become while they are loaded.",
+      GST_TYPE_H3_WEIGHT_TYPE, GST_H3_DEFAULT_WEIGHT_TYPE,
+      G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
+}
+
+GType
 gst_h3_preload_get_type (void)
 {
   static gsize type;

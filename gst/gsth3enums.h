@@ -26,10 +26,20 @@ typedef enum {
 } GstH3Preload;
 
 #define GST_TYPE_H3_BACKEND (gst_h3_backend_get_type ())
+typedef enum {
+  GST_H3_WEIGHT_TYPE_AUTO,
+  GST_H3_WEIGHT_TYPE_FP8,
+} GstH3WeightType;
+
+#define GST_H3_DEFAULT_WEIGHT_TYPE GST_H3_WEIGHT_TYPE_AUTO
+#define GST_TYPE_H3_WEIGHT_TYPE (gst_h3_weight_type_get_type ())
 #define GST_TYPE_H3_RESIDENCY (gst_h3_residency_get_type ())
 #define GST_TYPE_H3_PRELOAD (gst_h3_preload_get_type ())
 GType gst_h3_backend_get_type (void);
 GType gst_h3_residency_get_type (void);
+GType gst_h3_weight_type_get_type (void);
+/* The property "weight-type". */
+GParamSpec *gst_h3_weight_type_spec (void);
 GType gst_h3_preload_get_type (void);
 
 /* Registers an enum once; @values is static and ends with { 0 }. */

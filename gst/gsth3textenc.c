@@ -67,6 +67,7 @@ GST_DEBUG_CATEGORY_STATIC (gst_h3_text_enc_debug);
 enum {
   PROP_MAX_TOKENS = GST_H3_N_COMMON_PROPS,
   PROP_TASK,
+  PROP_WEIGHT_TYPE,
   PROP_FITTING,
 };
 
@@ -98,6 +99,7 @@ struct _GstH3TextEnc {
   /* settings, under the object lock */
   guint max_tokens;
   GstH3Task task;
+  GstH3WeightType weight_type;
   GstH3Fitting fitting;
   gboolean expect_pictures;
 
@@ -187,6 +189,20 @@ static const GstH3ModelKind text_kind = {
 };
 
 static gboolean
+text_enc_opening (GstElement *element, H3Checkpoint *checkpoint)
+{
+  GstH3TextEnc *self = GST_H3_TEXT_ENC (element);
+  gboolean fp8;
+
+  GST_OBJECT_LOCK (self);
+  fp8 = self->weight_type == GST_H3_WEIGHT_TYPE_FP8;
+  GST_OBJECT_UNLOCK (self);
+  h3_checkpoint_set_weight_type (checkpoint,
+      fp8 ? H3_WEIGHTS_FP8 : H3_WEIGHTS_AS_STORED);
+  return TRUE;
+}
+
+static gboolean
 text_enc_opened (GstElement *element, const H3Checkpoint *checkpoint,
     GError **error)
 {
@@ -245,6 +261,7 @@ gst_h3_text_enc_expect_pictures (GstH3TextEnc *self, gboolean expect)
 
 static const GstH3CommonFuncs common_funcs = {
   .kind = &text_kind,
+  .opening = text_enc_opening,
   .opened = text_enc_opened,
   .workspace = text_enc_workspace,
   .also = &gst_h3_vision_kind,
@@ -789,6 +806,12 @@ gst_h3_text_enc_set_property (GObject *object, guint prop_id,
       self->task = g_value_get_enum (value);
       GST_OBJECT_UNLOCK (self);
       break;
+    case PROP_WEIGHT_TYPE:
+      GST_OBJECT_LOCK (self);
+      self->weight_type = g_value_get_enum (value);
+      self->common.reopen = TRUE;
+      GST_OBJECT_UNLOCK (self);
+      break;
     default:
       GST_OBJECT_LOCK (self);
       known =
@@ -818,6 +841,11 @@ gst_h3_text_enc_get_property (GObject *object, guint prop_id, GValue *value,
     case PROP_TASK:
       GST_OBJECT_LOCK (self);
       g_value_set_enum (value, self->task);
+      GST_OBJECT_UNLOCK (self);
+      break;
+    case PROP_WEIGHT_TYPE:
+      GST_OBJECT_LOCK (self);
+      g_value_set_enum (value, self->weight_type);
       GST_OBJECT_UNLOCK (self);
       break;
     default:
@@ -876,6 +904,9 @@ gst_h3_text_enc_class_init (GstH3TextEncClass *klass)
           GST_TYPE_H3_TASK, DEFAULT_TASK,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
               GST_PARAM_MUTABLE_READY));
+  gst_type_mark_as_plugin_api (GST_TYPE_H3_WEIGHT_TYPE, 0);
+  g_object_class_install_property (object_class, PROP_WEIGHT_TYPE,
+      gst_h3_weight_type_spec ());
   gst_h3_fitting_install_properties (object_class, PROP_FITTING);
 
   gst_element_class_add_static_pad_template_with_gtype (element_class,
@@ -905,6 +936,7 @@ gst_h3_text_enc_init (GstH3TextEnc *self)
   gst_h3_common_init (&self->common, GST_ELEMENT_CAST (self), &common_funcs);
   self->max_tokens = DEFAULT_MAX_TOKENS;
   self->task = DEFAULT_TASK;
+  self->weight_type = GST_H3_DEFAULT_WEIGHT_TYPE;
   gst_h3_fitting_init (&self->fitting);
   self->sinkpad = g_object_new (GST_TYPE_AGGREGATOR_PAD, "name", "sink",
       "direction", GST_PAD_SINK, "template", template, NULL);

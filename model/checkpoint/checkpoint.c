@@ -15,6 +15,7 @@ struct _H3Checkpoint {
   gchar *path; /* as given, for messages */
   H3Naming naming;
   H3QkvOrder qkv_order;
+  H3WeightType weight_type;
   gchar *components[H3_N_COMPONENTS]; /* folders or files; NULL: not there */
   gchar *refusals[H3_N_COMPONENTS];   /* why not, or NULL */
   H3Partition partition;
@@ -645,6 +646,18 @@ h3_checkpoint_qkv_order (const H3Checkpoint *checkpoint)
 }
 
 void
+h3_checkpoint_set_weight_type (H3Checkpoint *checkpoint, H3WeightType type)
+{
+  checkpoint->weight_type = type;
+}
+
+H3WeightType
+h3_checkpoint_weight_type (const H3Checkpoint *checkpoint)
+{
+  return checkpoint->weight_type;
+}
+
+void
 h3_checkpoint_shifts (const H3Checkpoint *checkpoint, gdouble *video,
     gdouble *audio)
 {
@@ -742,7 +755,8 @@ h3_checkpoint_identity (const H3Checkpoint *checkpoint, H3Component component,
   else
     add_single_lines (canonical, lines);
   g_ptr_array_add (lines,
-      g_strdup_printf ("qkv %d", (gint) checkpoint->qkv_order));
+      g_strdup_printf ("qkv %d, weights %d", (gint) checkpoint->qkv_order,
+          (gint) checkpoint->weight_type));
   if (component == H3_COMPONENT_TRANSFORMER)
     add_adapters (checkpoint, lines);
   g_ptr_array_sort (lines, compare_lines);

@@ -39,6 +39,13 @@ typedef enum {
   H3_QKV_APART,      /* three tensors: diffusers */
 } H3QkvOrder;
 
+/* What the matrices of the transformer's main blocks, or of the language model's
+ * layers, become while they are loaded, where the files have them in floats. */
+typedef enum {
+  H3_WEIGHTS_AS_STORED,
+  H3_WEIGHTS_FP8, /* E4M3 with a scale for each row */
+} H3WeightType;
+
 typedef struct _H3Checkpoint H3Checkpoint;
 
 /**
@@ -99,6 +106,10 @@ void h3_checkpoint_set_adapters (H3Checkpoint *checkpoint,
 /* (array length=n) */
 const H3AdapterChoice *h3_checkpoint_adapters (const H3Checkpoint *checkpoint,
     guint *n);
+/* Before anything is planned or loaded. */
+void h3_checkpoint_set_weight_type (H3Checkpoint *checkpoint,
+    H3WeightType type);
+H3WeightType h3_checkpoint_weight_type (const H3Checkpoint *checkpoint);
 /* model_index.json's sigma_shift_scales, or the two schedulers' shift; 12 and 3
  * where they say nothing. */
 void h3_checkpoint_shifts (const H3Checkpoint *checkpoint, gdouble *video,

@@ -17,6 +17,8 @@ struct _H3Loader {
   guint64 total;           /* of the dry run */
   const H3Device *planned; /* whose dry run it is, or NULL; not owned */
   H3DType round_to;        /* H3_DTYPE_F32: matrices keep their type */
+  gboolean as_e4m3;        /* plain matrices are not kept, but as E4M3 */
+  gint64 passing; /* bytes read that are not kept, less what is made of them */
   const H3Adapters *adapters; /* not owned; or NULL */
   gint64 low_rank;
   gint64 width, full; /* h3_loader_set_projection(); 0: none */
@@ -103,6 +105,8 @@ gboolean h3_loader_may_go_on (H3Loader *loader);
 gboolean h3_loader_take_to_tensor (H3Loader *loader,
     const H3StoredTensor *tensor, gint64 first, gint64 n, gpointer dest,
     gint64 offset);
+/* Until all that was taken is on the device. */
+gboolean h3_loader_wait (H3Loader *loader);
 /* The rows in their order to @dest, by @take. */
 gboolean h3_loader_take_ordered (H3Loader *loader, const H3LoaderParts *p,
     H3LoaderTake take, gpointer dest);
@@ -116,6 +120,10 @@ gboolean h3_loader_upload (H3Loader *loader, H3Tensor *tensor,
 
 /* Quantised matrices. */
 
+/* Of a plain matrix, on its way to memory as numbers of @dtype, to which @updates
+ * (nullable) are added. Counts bytes; NULL in the dry run. */
+H3Weight *h3_loader_load_as_e4m3 (H3Loader *loader, const H3LoaderParts *p,
+    H3DType dtype, const GPtrArray *updates);
 /* In memory, with scales. */
 guint64 h3_loader_quantised_bytes (const H3LoaderParts *p);
 /* FALSE, remembered, when the device does not take the encoding. */

@@ -191,6 +191,56 @@ h3_loader_check_encoding (H3Loader *loader, const H3Quantised *q)
   return FALSE;
 }
 
+/* The codes and scales of @plain's rows. */
+static H3Weight *
+quantise (H3Loader *loader, const H3Tensor *plain)
+{
+  g_autoptr (H3Weight) w = h3_weight_new_encoded (H3_ENCODING_E4M3,
+      plain->shape[0], plain->shape[1]);
+  GError *error = NULL;
+
+  w->tensor = h3_loader_new_tensor (loader, H3_DTYPE_U8, 2, plain->shape);
+  w->scale = w->tensor
+                 ? h3_loader_new_tensor (loader, H3_DTYPE_F32, 1, plain->shape)
+                 : NULL;
+  if (!w->scale)
+    return NULL;
+  h3_quantise_rows (loader->stream, w->tensor, w->scale, plain);
+  if (!h3_stream_synchronize (loader->stream, &error)) {
+    h3_loader_fail (loader, error);
+    return NULL;
+  }
+  h3_loader_remember (loader, w->tensor);
+  h3_loader_remember (loader, w->scale);
+  return g_steal_pointer (&w);
+}
+
+H3Weight *
+h3_loader_load_as_e4m3 (H3Loader *loader, const H3LoaderParts *p, H3DType dtype,
+    const GPtrArray *updates)
+{
+  H3Quantised becomes = p->quantised[0];
+  const gint64 shape[] = { p->rows, p->cols };
+  const gint64 kept = p->rows * (p->cols + (gint64) sizeof (gfloat));
+  g_autoptr (H3Tensor) plain = NULL;
+
+  becomes.encoding = H3_ENCODING_E4M3;
+  if (!h3_loader_check_encoding (loader, &becomes))
+    return NULL;
+  loader->bytes += kept;
+  loader->passing += p->rows * p->cols * (gint64) h3_dtype_size (dtype) - kept;
+  if (!loader->device || !h3_loader_may_go_on (loader))
+    return NULL;
+  plain = h3_loader_new_tensor (loader, dtype, 2, shape);
+  return plain &&
+                 h3_loader_take_ordered (loader, p, h3_loader_take_to_tensor,
+                     plain) &&
+                 h3_loader_wait (loader) &&
+                 (!updates || h3_loader_merge (loader, updates, p, plain))
+             ? quantise (loader, plain)
+             : NULL;
+}
+
 /* @keep: it is a part of the model */
 H3Weight *
 h3_loader_load_quantised (H3Loader *loader, const H3LoaderParts *p,

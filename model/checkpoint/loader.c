@@ -82,9 +82,11 @@ h3_loader_begin (H3Loader *loader, H3Device *device, const H3Stop *stop,
   loader->stop = stop;
   loader->progress = progress;
   loader->progress_data = user_data;
-  loader->total = loader->bytes;
+  loader->total = loader->bytes + loader->passing;
   loader->bytes = 0;
+  loader->passing = 0;
   loader->round_to = H3_DTYPE_F32;
+  loader->as_e4m3 = FALSE;
   g_hash_table_remove_all (loader->used);
   g_ptr_array_set_size (loader->ignored, 0);
   return TRUE;
@@ -159,9 +161,8 @@ h3_loader_may_go_on (H3Loader *loader)
   return TRUE;
 }
 
-/* Until all that was taken is on the device. */
-static gboolean
-wait_for_reader (H3Loader *loader)
+gboolean
+h3_loader_wait (H3Loader *loader)
 {
   GError *error = NULL;
 
@@ -176,7 +177,7 @@ h3_loader_take_to_tensor (H3Loader *loader, const H3StoredTensor *tensor,
     gint64 first, gint64 n, gpointer dest, gint64 offset)
 {
   return h3_reader_add (loader->reader, tensor, first, n, dest, offset) ||
-         wait_for_reader (loader);
+         h3_loader_wait (loader);
 }
 
 static gboolean
@@ -297,6 +298,12 @@ h3_loader_round_matrices (H3Loader *loader, H3DType dtype)
   loader->round_to = dtype;
 }
 
+void
+h3_loader_quantise_matrices (H3Loader *loader, gboolean quantise)
+{
+  loader->as_e4m3 = quantise;
+}
+
 static H3DType
 matrix_dtype (const H3Loader *loader, H3StoredType type)
 {
@@ -387,8 +394,14 @@ load_weight (H3Loader *loader, const H3LoaderParts *p)
 {
   const GPtrArray *updates = h3_loader_find_updates (loader, p);
   gboolean beside = p->stacked || h3_loader_parts_quantised (p);
-  H3Weight *weight = load_stored (loader, p);
+  H3Weight *weight;
 
+  if (loader->as_e4m3 && !beside && !p->plain && !p->decoded) {
+    count_encoded (loader, p->rows, p->cols);
+    return h3_loader_load_as_e4m3 (loader, p, matrix_dtype (loader, p->type),
+        updates);
+  }
+  weight = load_stored (loader, p);
   if (updates && beside)
     loader->bytes += h3_loader_low_rank_bytes (loader, updates, p);
   if (!updates || !weight)
@@ -469,12 +482,12 @@ load_piece (H3Loader *loader, const H3LoaderParts *p, H3Weight **piece)
   if (h3_loader_parts_quantised (p)) {
     g_clear_pointer (piece, h3_weight_unref);
     *piece = h3_loader_load_quantised (loader, p, FALSE);
-    return *piece && wait_for_reader (loader);
+    return *piece && h3_loader_wait (loader);
   }
   return h3_loader_may_go_on (loader) && fit_piece (loader, p, piece) &&
          h3_loader_take_ordered (loader, p, h3_loader_take_to_tensor,
              (*piece)->tensor) &&
-         wait_for_reader (loader);
+         h3_loader_wait (loader);
 }
 
 gboolean
@@ -739,7 +752,7 @@ h3_loader_finish (H3Loader *loader, GError **error)
 {
   GError *found = NULL;
 
-  if (loader->reader && !has_failed (loader) && wait_for_reader (loader))
+  if (loader->reader && !has_failed (loader) && h3_loader_wait (loader))
     h3_loader_merge_all (loader);
   g_clear_pointer (&loader->reader, h3_reader_free);
   if (loader->failure) {

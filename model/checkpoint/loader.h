@@ -102,6 +102,10 @@ H3Weight *h3_loader_weight (H3Loader *loader, const gchar *const *names,
  * device; H3_DTYPE_F32, as in the beginning: they keep the type they are stored
  * in. Only a number that @dtype cannot hold is an error. */
 void h3_loader_round_matrices (H3Loader *loader, H3DType dtype);
+/* Plain matrices asked for from here on are quantised on the device, or, as in the
+ * beginning, are not: E4M3 with a scale for each row (h3_quantise_rows()). Encoded
+ * ones stay as they are. */
+void h3_loader_quantise_matrices (H3Loader *loader, gboolean quantise);
 /* The common case: one tensor, rows as stored. */
 H3Weight *h3_loader_matrix (H3Loader *loader, const gchar *name, gint64 rows,
     gint64 cols);

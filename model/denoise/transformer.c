@@ -11,6 +11,7 @@ typedef struct {
   gboolean diffusers;
   H3QkvOrder qkv;
   H3DType narrow; /* of weights outside the islands; float32: as stored */
+  H3WeightType blocks;
 } Source;
 
 /* The tensor's name in the naming the files have. */
@@ -153,12 +154,15 @@ load_blocks (const Source *source, H3Transformer *t)
   t->refiner_norm = h3_loader_vector1 (source->loader,
       "token_refiner.final_norm.weight", c->hidden);
 
+  h3_loader_quantise_matrices (source->loader,
+      source->blocks == H3_WEIGHTS_FP8);
   for (gint i = 0; i < c->layers; i++) {
     g_autofree gchar *prefix = g_strdup_printf ("%s.%d.",
         either (source, "blocks", "transformer_blocks"), i);
 
     load_block (source, prefix, &t->blocks[i]);
   }
+  h3_loader_quantise_matrices (source->loader, FALSE);
 }
 
 static void
@@ -284,7 +288,8 @@ h3_transformer_plan (const H3Checkpoint *checkpoint, const H3Device *device,
     H3TransformerConfig *config, guint64 *weight_bytes, GError **error)
 {
   Source source = { .config = config,
-    .narrow = device ? device->act_dtype : H3_DTYPE_F32 };
+    .narrow = device ? device->act_dtype : H3_DTYPE_F32,
+    .blocks = h3_checkpoint_weight_type (checkpoint) };
   g_autoptr (H3TensorSet) set = open_tensors (checkpoint, &source.qkv, error);
   g_autoptr (H3Adapters) adapters = NULL;
   g_autoptr (H3Loader) loader = NULL;
@@ -304,7 +309,9 @@ h3_transformer_load (const H3Checkpoint *checkpoint, H3Device *device,
     GError **error)
 {
   H3TransformerConfig config;
-  Source source = { .config = &config, .narrow = device->act_dtype };
+  Source source = { .config = &config,
+    .narrow = device->act_dtype,
+    .blocks = h3_checkpoint_weight_type (checkpoint) };
   g_autoptr (H3TensorSet) set = open_tensors (checkpoint, &source.qkv, error);
   g_autoptr (H3Adapters) adapters = NULL;
   g_autoptr (H3Loader) loader = NULL;

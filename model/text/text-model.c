@@ -163,8 +163,8 @@ count_layers (H3Loader *loader)
 /* Both runs of the loader. @narrow: what products compute in; float32: the type
  * that the files have. */
 static gboolean
-read_tensors (H3Loader *loader, H3TextModel *model, H3DType narrow,
-    GError **error)
+read_tensors (H3Loader *loader, H3TextModel *model, H3WeightType layers,
+    H3DType narrow, GError **error)
 {
   const H3TextConfig *config = &model->config;
 
@@ -172,6 +172,7 @@ read_tensors (H3Loader *loader, H3TextModel *model, H3DType narrow,
   h3_loader_round_matrices (loader, narrow);
   model->embed_tokens = h3_loader_matrix (loader,
       H3_TEXT_PREFIX "embed_tokens.weight", config->vocab, config->hidden);
+  h3_loader_quantise_matrices (loader, layers == H3_WEIGHTS_FP8);
   for (guint i = 0; i < H3_TEXT_LAYERS; i++)
     read_layer (loader, config, i, &model->layers[i]);
   return h3_loader_finish (loader, error);
@@ -193,8 +194,8 @@ plan (const H3Checkpoint *checkpoint, H3TextModel *model,
   h3_loader_plan_for (loader, device);
   count_layers (loader);
   h3_text_config_check_shapes (loader, file, &model->config);
-  if (!read_tensors (loader, model, device ? device->act_dtype : H3_DTYPE_F32,
-          error))
+  if (!read_tensors (loader, model, h3_checkpoint_weight_type (checkpoint),
+          device ? device->act_dtype : H3_DTYPE_F32, error))
     return NULL;
   model->config.encoded = h3_loader_encoded_elements (loader);
   return g_steal_pointer (&loader);
@@ -228,7 +229,8 @@ h3_text_model_load (const H3Checkpoint *checkpoint, H3Device *device,
 
   if (!loader ||
       !h3_loader_begin (loader, device, stop, progress, user_data, error) ||
-      !read_tensors (loader, model, device->act_dtype, error))
+      !read_tensors (loader, model, h3_checkpoint_weight_type (checkpoint),
+          device->act_dtype, error))
     return NULL;
   model->tensors = h3_loader_take_tensors (loader);
   return g_steal_pointer (&model);

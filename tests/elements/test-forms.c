@@ -271,6 +271,55 @@ test_shared (void)
     drop_element (users[i]);
 }
 
+static guint64
+weight_bytes (GstElement *element)
+{
+  g_autoptr (GstStructure) stats = NULL;
+  guint64 n = 0;
+
+  g_object_get (element, "stats", &stats, NULL);
+  g_assert_true (gst_structure_get_uint64 (stats, "weight-bytes", &n));
+  return n;
+}
+
+/* Another weight type is another model, smaller, and makes nearly the same
+ * clip. */
+static void
+test_weight_type (void)
+{
+  static const gchar *const factories[] = { "h3textenc", "h3denoise" };
+  const gchar *folder = h3_test_tiny_dir ();
+  g_autofree gchar *plain =
+      g_strdup_printf ("model-path=%s partition=fl2va", folder);
+  g_autofree gchar *narrow = g_strdup_printf ("%s weight-type=fp8", plain);
+  g_auto (Clip) stored = { 0 }, fp8 = { 0 };
+  gdouble sum = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (factories); i++) {
+    GstElement *a = load_element (factories[i], folder, NULL);
+    GstElement *b = gst_element_factory_make (factories[i], NULL);
+
+    g_object_set (b, "model-path", folder, NULL);
+    gst_util_set_object_arg (G_OBJECT (b), "weight-type", "fp8");
+    gst_util_set_object_arg (G_OBJECT (b), "preload", "ready");
+    gst_element_set_state (b, GST_STATE_READY);
+    g_assert_cmpuint (weight_bytes (b), <, weight_bytes (a) * 4 / 5);
+    for (guint k = 0; loads (b) == 0 && k < 2000; k++)
+      g_usleep (5000);
+    g_assert_cmpuint (loads (b), ==, 1);
+    drop_element (a);
+    drop_element (b);
+  }
+  clip_make (&stored, plain);
+  clip_make (&fp8, narrow);
+  g_assert_cmpuint (fp8.video->len, ==, stored.video->len);
+  g_assert_cmpint (memcmp (fp8.video->data, stored.video->data, fp8.video->len),
+      !=, 0);
+  for (guint i = 0; i < fp8.video->len; i++)
+    sum += ABS ((gint) fp8.video->data[i] - stored.video->data[i]);
+  g_assert_cmpfloat (sum / fp8.video->len, <, 8);
+}
+
 /* --- what is doubted --- */
 
 static gchar *
@@ -373,6 +422,7 @@ main (int argc, char **argv)
     g_test_add_data_func (name, &mixes[i], test_mix);
   }
   g_test_add_func ("/forms/shared", test_shared);
+  g_test_add_func ("/forms/weight-type", test_weight_type);
   g_test_add_func ("/forms/qkv-layout", test_qkv_layout);
   g_test_add_func ("/forms/partition", test_partition);
   result = g_test_run ();
