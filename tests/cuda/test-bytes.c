@@ -192,7 +192,8 @@ try_linear (CudaTest *t, H3Encoding encoding, const Size *s, H3DType tx,
       h3_dtype_name (tx), h3_encoding_info (encoding)->name, h3_dtype_name (ty),
       s->m, s->n, s->k, s->rotation, bias, accumulate, columns);
 
-  if (s->n % 16 && ((gsize) y->gpu->data % 16 || ty == H3_DTYPE_F16))
+  if (s->n % 16 && ((gsize) y->gpu->data % 16 || ty == H3_DTYPE_F16 ||
+                       (b && (gsize) b->gpu->data % 16)))
     return; /* no kernel puts them there: decoded */
   want_linear (w, x, b, y, accumulate);
   h3_linear (t->gpu, &(H3LinearArgs){ .y = y->gpu,
