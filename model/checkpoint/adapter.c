@@ -518,6 +518,12 @@ open_file (H3Adapters *adapters, const H3AdapterChoice *choice, GError **error)
   info->strength = choice->strength;
   info->warnings = g_ptr_array_new_with_free_func (g_free);
   g_ptr_array_add (adapters->infos, info);
+  if (!*choice->path) {
+    g_set_error_literal (error, H3_ERROR, H3_ERROR_SETTINGS,
+        "an adapter has no path; needed: a file or folder, and, if need be, a "
+        "colon and a strength");
+    return FALSE;
+  }
   if (!isfinite (choice->strength)) {
     g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
         "%s: the strength %g is no finite number", choice->path,

@@ -370,6 +370,9 @@ test_files (void)
   error = failure_on (h3_test_tiny_dir (), "/nowhere/a.safetensors", 1);
   h3_test_assert_h3_error (error, H3_ERROR_NOT_FOUND, "/nowhere/a.safetensors");
   g_clear_error (&error);
+  error = failure_on (h3_test_tiny_dir (), "", 1);
+  h3_test_assert_h3_error (error, H3_ERROR_SETTINGS, "adapter has no path");
+  g_clear_error (&error);
   error = failure_on (h3_test_tiny_dir (), transformer, 1);
   h3_test_assert_h3_error (error, H3_ERROR_WRONG_TYPE, transformer,
       "transformer", "needed: a LoRA adapter");
