@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gst/gsth3common.h"
 
+#include "model/printable.h"
+
 #include <glib/gstdio.h>
 #include <string.h>
 
@@ -418,10 +420,12 @@ warn_of_doubts (GstH3Common *common, gboolean partition_said)
   g_autoptr (GPtrArray) doubts = h3_checkpoint_doubts (common->checkpoint,
       common->funcs->kind->component, partition_said);
 
-  for (guint i = 0; i < doubts->len; i++)
-    GST_ELEMENT_WARNING (common->element, LIBRARY, SETTINGS,
-        ("%s", (const gchar *) doubts->pdata[i]),
+  for (guint i = 0; i < doubts->len; i++) {
+    g_autofree gchar *doubt = h3_printable (doubts->pdata[i]);
+
+    GST_ELEMENT_WARNING (common->element, LIBRARY, SETTINGS, ("%s", doubt),
         ("checkpoint %s, %s", common->path, common->funcs->kind->name));
+  }
 }
 
 static gboolean

@@ -7,6 +7,7 @@
 #include "gst/gsth3strings.h"
 #include "gst/gsth3tensor.h"
 #include "model/checkpoint/adapter.h"
+#include "model/printable.h"
 
 #define GST_CAT_DEFAULT gst_h3_denoise_debug
 
@@ -128,10 +129,12 @@ warn_of_adapters (GstH3Denoise *self, const H3Checkpoint *checkpoint)
   for (guint i = 0; adapters && i < n; i++) {
     const H3AdapterInfo *info = h3_adapters_info (adapters, i);
 
-    for (guint k = 0; k < info->warnings->len; k++)
+    for (guint k = 0; k < info->warnings->len; k++) {
+      g_autofree gchar *warning = h3_printable (info->warnings->pdata[k]);
+
       GST_ELEMENT_WARNING (self, LIBRARY, SETTINGS,
-          ("%s: %s", info->path, (const gchar *) info->warnings->pdata[k]),
-          ("one of loras"));
+          ("%s: %s", info->path, warning), ("one of loras"));
+    }
   }
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gst/gsth3error.h"
 
+#include "model/printable.h"
+
 typedef struct {
   GQuark (*domain) (void);
   gint code;
@@ -55,6 +57,6 @@ gst_h3_element_error (GstElement *element, const GError *error,
     return;
   error_to_gst (error, &domain, &code);
   gst_element_message_full (element, GST_MESSAGE_ERROR, domain, code,
-      g_strdup (error->message), g_strdup (debug), __FILE__, GST_FUNCTION,
+      h3_printable (error->message), g_strdup (debug), __FILE__, GST_FUNCTION,
       __LINE__);
 }

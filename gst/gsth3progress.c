@@ -2,6 +2,7 @@
 #include "gst/gsth3progress.h"
 
 #include "model/error.h"
+#include "model/printable.h"
 
 /* At most two messages a second of one operation. */
 #define MIN_INTERVAL (G_USEC_PER_SEC / 2)
@@ -185,7 +186,9 @@ gst_h3_progress_end (GstH3ProgressReport *report, const GError *error)
   if (g_error_matches (error, H3_ERROR, H3_ERROR_CANCELLED)) {
     post (report, GST_PROGRESS_TYPE_CANCELED, "canceled", percent (report));
   } else if (error) {
-    post (report, GST_PROGRESS_TYPE_ERROR, error->message, percent (report));
+    text = h3_printable (error->message);
+    post (report, GST_PROGRESS_TYPE_ERROR, text, percent (report));
+    g_free (text);
   } else {
     report->done = report->total;
     text = g_strdup_printf ("done in %.1f s",

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "inspect-needs.h"
 
+#include "model/printable.h"
+
 #include "cpu/h3-cpu.h"
 #include "cuda/h3-cuda.h"
 #include "model/memory-plan.h"
@@ -37,12 +39,14 @@ void
 say (const gchar *field, const gchar *format, ...)
 {
   g_autofree gchar *text = NULL;
+  g_autofree gchar *printable = NULL;
   va_list args;
 
   va_start (args, format);
   text = g_strdup_vprintf (format, args);
   va_end (args);
-  g_print ("  %-12s %s\n", field, text);
+  printable = h3_printable (text);
+  g_print ("  %-12s %s\n", field, printable);
 }
 
 gchar *

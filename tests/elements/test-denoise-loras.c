@@ -192,6 +192,33 @@ test_warning (void)
   h3_test_remove_tree (dir);
 }
 
+/* A file's names reach the bus without what a terminal obeys. */
+static void
+test_escapes (void)
+{
+  static const gchar header[] =
+      "{\"a\\u001b[31m.lora_A.weight\":"
+      "{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
+  g_autofree gchar *dir = h3_test_temp_dir ();
+  g_autofree gchar *path = g_build_filename (dir, "a.safetensors", NULL);
+  g_autofree gchar *value = g_strdup_printf ("<\"%s\">", path);
+  g_autoptr (GByteArray) bytes = g_byte_array_new ();
+  g_autoptr (Denoiser) denoiser = NULL;
+  const guint64 length = GUINT64_TO_LE (strlen (header));
+  const gfloat number = 0;
+
+  g_byte_array_append (bytes, (const guint8 *) &length, sizeof length);
+  g_byte_array_append (bytes, (const guint8 *) header, strlen (header));
+  g_byte_array_append (bytes, (const guint8 *) &number, sizeof number);
+  h3_test_write_file (path, bytes->data, bytes->len);
+  denoiser = denoiser_new_stopped ("t2va", "loras", value, NULL);
+  g_assert_cmpint (gst_element_set_state (denoiser->element, GST_STATE_READY),
+      ==, GST_STATE_CHANGE_FAILURE);
+  denoiser_assert_error (denoiser, GST_STREAM_ERROR,
+      GST_STREAM_ERROR_WRONG_TYPE, "a?[31m");
+  h3_test_remove_tree (dir);
+}
+
 void
 add_lora_tests (void)
 {
@@ -200,5 +227,6 @@ add_lora_tests (void)
   g_test_add_func ("/denoise/loras/residency", test_residency);
   g_test_add_func ("/denoise/loras/sharing", test_sharing);
   g_test_add_func ("/denoise/loras/errors", test_errors);
+  g_test_add_func ("/denoise/loras/escapes", test_escapes);
   g_test_add_func ("/denoise/loras/warning", test_warning);
 }

@@ -346,6 +346,27 @@ test_released_size (void)
   h3_test_remove_tree (dir);
 }
 
+/* What a name in a file says to a terminal is not passed on. */
+static void
+test_escapes (void)
+{
+  static const gchar header[] =
+      "{\"a\\u001b[31m\\nb\\u009b2J.lora_A.weight\":"
+      "{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
+  g_autofree gchar *dir = h3_test_temp_dir ();
+  g_autofree gchar *path = g_build_filename (dir, "a.safetensors", NULL);
+  g_autoptr (GByteArray) bytes = g_byte_array_new ();
+  const guint64 length = GUINT64_TO_LE (strlen (header));
+  const gfloat value = 0;
+
+  g_byte_array_append (bytes, (const guint8 *) &length, sizeof length);
+  g_byte_array_append (bytes, (const guint8 *) header, strlen (header));
+  g_byte_array_append (bytes, (const guint8 *) &value, sizeof value);
+  h3_test_write_file (path, bytes->data, bytes->len);
+  assert_says (path, 1, "a?[31m b?2J", NULL);
+  h3_test_remove_tree (dir);
+}
+
 /* What an adapter is, and which transformers it fits. */
 static void
 test_adapters (void)
@@ -385,5 +406,6 @@ main (int argc, char **argv)
   g_test_add_func ("/inspect/wrong", test_wrong);
   g_test_add_func ("/inspect/released-size", test_released_size);
   g_test_add_func ("/inspect/adapters", test_adapters);
+  g_test_add_func ("/inspect/escapes", test_escapes);
   return g_test_run ();
 }
