@@ -696,8 +696,8 @@ install_properties (GObjectClass *klass)
   gst_h3_sampling_install_properties (klass, PROP_SAMPLING);
   g_object_class_install_property (klass, PROP_MAX_QUEUED_JOBS,
       g_param_spec_uint ("max-queued-jobs", "Maximum queued jobs",
-          "Prompts that may wait behind the one being worked on, in prompts; "
-          "more block upstream.",
+          "Prompts that may wait behind the one being worked on; more block "
+          "upstream.",
           1, G_MAXINT, DEFAULT_MAX_QUEUED_JOBS, flags));
   g_object_class_install_property (klass, PROP_TAG_PROMPT,
       g_param_spec_boolean ("tag-prompt", "Tag prompt",

@@ -81,8 +81,8 @@ gst_h3_sampling_install_properties (GObjectClass *klass, guint first)
           -1, G_MAXINT64, GST_H3_DEFAULT_SEED, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_STEPS,
       g_param_spec_uint ("steps", "Steps",
-          "Forward passes of the transformer, in steps: more is slower and "
-          "better. diffusers' num_inference_steps is one more. Not used with "
+          "Forward passes of the transformer: more is slower and better. "
+          "diffusers' num_inference_steps is one more. Not used with "
           "schedule=explicit.",
           1, MAX_STEPS, GST_H3_DEFAULT_STEPS, flags));
   g_object_class_install_property (klass, first + GST_H3_SAMPLING_SHIFT_VIDEO,

@@ -39,8 +39,9 @@ whole () {
     exit $status' EXIT
 }
 
-# A tree that was built but not installed: use its plugin.
+# A tree that was built but not installed: use its plugin and its presets.
 if [ -z "${GST_PLUGIN_PATH_1_0-}" ] &&
   built=$(cd "$(dirname "$0")/../build/gst" 2>/dev/null && pwd); then
   export GST_PLUGIN_PATH_1_0="$built${GST_PLUGIN_PATH:+:$GST_PLUGIN_PATH}"
+  export GST_PRESET_PATH="${GST_PRESET_PATH:+$GST_PRESET_PATH:}${built%/build/gst}/gst"
 fi

@@ -27,4 +27,4 @@ export GST_PLUGIN_PATH_1_0="$top/build/gst${GST_PLUGIN_PATH_1_0:+:$GST_PLUGIN_PA
 export H3_MODEL_PATH="$top/demo/FL2VA"
 "$top/pipelines/mp4.sh" "${1-}" "$out"
 echo "Your clip: $out"
-echo "To use the plugin: export GST_PLUGIN_PATH=$top/build/gst"
+echo "To use the plugin: export GST_PLUGIN_PATH=$top/build/gst GST_PRESET_PATH=$top/gst"
