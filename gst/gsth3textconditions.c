@@ -246,6 +246,12 @@ collect (GstH3TextConditions *conditions, GList *pads, GstH3Task task,
     conditions->task = sorted ? "fl2va" : "t2va";
     return add_keyframes (conditions, sorted, fitting, demo, error);
   }
+  if (!sorted) {
+    g_set_error (error, H3_ERROR, H3_ERROR_SETTINGS,
+        "task=ref2va needs a reference and none is given; task=auto takes text "
+        "alone");
+    return FALSE;
+  }
   conditions->task = "ref2va";
   return add_references (conditions, sorted, fitting, demo, error);
 }

@@ -594,6 +594,16 @@ test_cycles (void)
 /* --- what is refused --- */
 
 static void
+test_no_pads (void)
+{
+  g_autoptr (Encoder) encoder = encoder_new ("ref2va", NULL);
+
+  push_text (encoder, "fox");
+  assert_error (encoder, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
+      "task=ref2va needs a reference");
+}
+
+static void
 test_nothing (void)
 {
   static const gchar *const names[] = { "image_0", "video_0", "audio_0" };
@@ -831,6 +841,7 @@ main (int argc, char **argv)
   g_test_add_func ("/textconditions/flush-one", test_flush_one);
   g_test_add_func ("/textconditions/flush-text", test_flush_text);
   g_test_add_func ("/textconditions/cycles", test_cycles);
+  g_test_add_func ("/textconditions/no-pads", test_no_pads);
   g_test_add_func ("/textconditions/nothing", test_nothing);
   g_test_add_func ("/textconditions/mixtures", test_mixtures);
   g_test_add_func ("/textconditions/bad-frames", test_bad_frames);
