@@ -2,6 +2,7 @@
 #include "gst/gsth3log.h"
 
 GST_DEBUG_CATEGORY_STATIC (gst_h3_cuda_debug);
+GST_DEBUG_CATEGORY_STATIC (gst_h3_model_debug);
 
 /* A device's failure becomes an element's error: here it is never more than a
  * warning. */
@@ -13,11 +14,12 @@ level_of (GLogLevelFlags flags)
   return flags & G_LOG_LEVEL_DEBUG ? GST_LEVEL_DEBUG : GST_LEVEL_INFO;
 }
 
+/* @user_data: the category */
 static void
-log_cuda (const gchar *domain, GLogLevelFlags flags, const gchar *message,
+log_message (const gchar *domain, GLogLevelFlags flags, const gchar *message,
     gpointer user_data)
 {
-  gst_debug_log (gst_h3_cuda_debug, level_of (flags), "cuda", "", 0, NULL, "%s",
+  gst_debug_log (user_data, level_of (flags), domain, "", 0, NULL, "%s",
       message);
 }
 
@@ -27,6 +29,10 @@ gst_h3_log_init (void)
   if (gst_h3_cuda_debug)
     return;
   GST_DEBUG_CATEGORY_INIT (gst_h3_cuda_debug, "h3cuda", 0, "H3's CUDA device");
-  g_log_set_handler ("h3cuda", G_LOG_LEVEL_MASK | G_LOG_FLAG_FATAL, log_cuda,
-      NULL);
+  GST_DEBUG_CATEGORY_INIT (gst_h3_model_debug, "h3model", 0,
+      "H3's checkpoints and models");
+  g_log_set_handler ("h3cuda", G_LOG_LEVEL_MASK | G_LOG_FLAG_FATAL, log_message,
+      gst_h3_cuda_debug);
+  g_log_set_handler ("h3", G_LOG_LEVEL_MASK | G_LOG_FLAG_FATAL, log_message,
+      gst_h3_model_debug);
 }

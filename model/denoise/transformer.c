@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The transformer's tensors: names, shapes, orders (checkpoints.md 3.4, 3.5).
  */
+#define G_LOG_DOMAIN "h3"
+
 #include "model/denoise/transformer-private.h"
 
 #include "model/checkpoint/detect.h"

@@ -505,7 +505,7 @@ test_gates (void)
   g_autoptr (GError) error = NULL;
   g_autoptr (H3Transformer) transformer = NULL;
   g_autoptr (GString) log = g_string_new (NULL);
-  guint handler = g_log_set_handler (NULL, G_LOG_LEVEL_INFO, keep_log, log);
+  guint handler = g_log_set_handler ("h3", G_LOG_LEVEL_INFO, keep_log, log);
 
   h3_test_device_init (&d, 1);
   damage_write (&damage);
@@ -513,7 +513,7 @@ test_gates (void)
   g_assert_no_error (error);
   g_assert_nonnull (strstr (log->str, "VSA"));
   g_assert_nonnull (strstr (log->str, "of 1 block"));
-  g_log_remove_handler (NULL, handler);
+  g_log_remove_handler ("h3", handler);
   damage_clear (&damage);
 }
 

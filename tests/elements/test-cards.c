@@ -604,29 +604,43 @@ test_refused_device (void)
 
 /* --- logging --- */
 
+typedef struct {
+  const gchar *category;
+  GstDebugLevel level;
+} Said;
+
 static void
 look_for (GstDebugCategory *category, GstDebugLevel level, const gchar *file,
     const gchar *function, gint line, GObject *object, GstDebugMessage *message,
-    gpointer found)
+    gpointer user_data)
 {
-  if (g_str_equal (gst_debug_category_get_name (category), "h3cuda") &&
+  Said *said = user_data;
+
+  if (g_str_equal (gst_debug_category_get_name (category), said->category) &&
       g_str_equal (gst_debug_message_get (message), "a card says 7"))
-    *(GstDebugLevel *) found = level;
+    said->level = level;
+}
+
+static void
+assert_logs (const gchar *domain, const gchar *category)
+{
+  Said said = { category, GST_LEVEL_NONE };
+
+  gst_debug_set_threshold_for_name (category, GST_LEVEL_DEBUG);
+  gst_debug_add_log_function (look_for, &said, NULL);
+  g_log (domain, G_LOG_LEVEL_INFO, "a card says %d", 7);
+  g_assert_cmpint (said.level, ==, GST_LEVEL_INFO);
+  g_log (domain, G_LOG_LEVEL_DEBUG, "a card says %d", 7);
+  g_assert_cmpint (said.level, ==, GST_LEVEL_DEBUG);
+  gst_debug_remove_log_function_by_data (&said);
+  gst_debug_unset_threshold_for_name (category);
 }
 
 static void
 test_log (void)
 {
-  GstDebugLevel found = GST_LEVEL_NONE;
-
-  gst_debug_set_threshold_for_name ("h3cuda", GST_LEVEL_DEBUG);
-  gst_debug_add_log_function (look_for, &found, NULL);
-  g_log ("h3cuda", G_LOG_LEVEL_INFO, "a card says %d", 7);
-  g_assert_cmpint (found, ==, GST_LEVEL_INFO);
-  g_log ("h3cuda", G_LOG_LEVEL_DEBUG, "a card says %d", 7);
-  g_assert_cmpint (found, ==, GST_LEVEL_DEBUG);
-  gst_debug_remove_log_function_by_data (&found);
-  gst_debug_unset_threshold_for_name ("h3cuda");
+  assert_logs ("h3cuda", "h3cuda");
+  assert_logs ("h3", "h3model");
 }
 
 /* --- ten clips --- */
