@@ -21,8 +21,8 @@ add_encoder (GstH3SrcInputs *self, GstH3SrcBranch *branch, GError **error)
   static const gchar *const shared[] = { "model-path", "backend", "residency",
     "memory-budget", "cuda-device-id", "width", "height", "frames",
     "canvas-edge", "reference-edge", "reference-resize" };
-  GstElement *encoder = gst_h3_src_inputs_add_new (branch->input,
-      factories[branch->media], error);
+  GstElement *encoder =
+      gst_h3_src_inputs_make (factories[branch->media], error);
 
   if (!encoder)
     return NULL;
@@ -31,6 +31,7 @@ add_encoder (GstH3SrcInputs *self, GstH3SrcBranch *branch, GError **error)
   gst_h3_src_inputs_copy_property (GST_ELEMENT_CAST (self->bin), encoder,
       "condition-encode");
   g_object_set (encoder, "role", branch->input->role, NULL);
+  gst_h3_src_inputs_add (branch->input, encoder);
   if (gst_element_set_state (encoder, GST_STATE_READY) ==
       GST_STATE_CHANGE_FAILURE) {
     /* it has said why */
@@ -41,16 +42,19 @@ add_encoder (GstH3SrcInputs *self, GstH3SrcBranch *branch, GError **error)
   return encoder;
 }
 
+/* Last to what comes in. The stream is held, but its thread pushes what describes
+ * it before it stops there, and from an encoder that does not run yet would hear
+ * that it is flushing, and end. */
 static gboolean
 link_encoder (GstH3SrcInputs *self, GstPad *from, GstElement *encoder,
     const gchar *denoise_pad)
 {
   g_autoptr (GstPad) src = gst_element_get_static_pad (encoder, "src");
 
-  return gst_h3_src_inputs_link (from, encoder) &&
-         gst_h3_src_inputs_link_request (self, src, self->denoise,
+  return gst_h3_src_inputs_link_request (self, src, self->denoise,
              denoise_pad) &&
-         gst_element_sync_state_with_parent (encoder);
+         gst_element_sync_state_with_parent (encoder) &&
+         gst_h3_src_inputs_link (from, encoder);
 }
 
 /* A branch of what comes out of @tee, behind a queue: its end. */

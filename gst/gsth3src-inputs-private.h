@@ -77,9 +77,12 @@ struct _GstH3SrcInputs {
 
 /* --- gsth3src-inputs.c --- */
 
-/* Adds @element, which is for @input, to the bin; close() removes it. */
+/* A new one, floating; NULL with GST_CORE_ERROR_MISSING_PLUGIN. */
+GstElement *gst_h3_src_inputs_make (const gchar *factory, GError **error);
+/* Adds @element, which is for @input, to the bin; close() removes it. What it is
+ * to start with must be set: the bin's own way to PAUSED may take it along. */
 GstElement *gst_h3_src_inputs_add (GstH3SrcInput *input, GstElement *element);
-/* The same of a new one; NULL with GST_CORE_ERROR_MISSING_PLUGIN. */
+/* Both, of one that needs no settings. */
 GstElement *gst_h3_src_inputs_add_new (GstH3SrcInput *input,
     const gchar *factory, GError **error);
 /* To the pad "sink" of @to. */

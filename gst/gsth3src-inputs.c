@@ -47,7 +47,8 @@ gst_h3_src_inputs_free (GstH3SrcInputs *self)
 /* --- elements --- */
 
 /* In the bin, which owns it, and here: in this order, or who takes all out in
- * another thread might miss the bin. */
+ * another thread might miss the bin. The bin may be on its way to PAUSED in
+ * another thread and take it there at once. */
 GstElement *
 gst_h3_src_inputs_add (GstH3SrcInput *input, GstElement *element)
 {
@@ -63,18 +64,26 @@ gst_h3_src_inputs_add (GstH3SrcInput *input, GstElement *element)
 }
 
 GstElement *
-gst_h3_src_inputs_add_new (GstH3SrcInput *input, const gchar *factory,
-    GError **error)
+gst_h3_src_inputs_make (const gchar *factory, GError **error)
 {
   GstElement *element = gst_element_factory_make (factory, NULL);
 
   if (element)
-    return gst_h3_src_inputs_add (input, element);
+    return element;
   g_set_error (error, GST_CORE_ERROR, GST_CORE_ERROR_MISSING_PLUGIN,
       "The element \"%s\" is needed to read keyframes and references, and is "
       "not installed",
       factory);
   return NULL;
+}
+
+GstElement *
+gst_h3_src_inputs_add_new (GstH3SrcInput *input, const gchar *factory,
+    GError **error)
+{
+  GstElement *element = gst_h3_src_inputs_make (factory, error);
+
+  return element ? gst_h3_src_inputs_add (input, element) : NULL;
 }
 
 gboolean

@@ -252,12 +252,13 @@ cut (GstPad *pad, GstPadProbeInfo *info, gpointer data)
 gboolean
 gst_h3_src_input_ignore (GstH3SrcInput *input, GstPad *pad, GError **error)
 {
-  GstElement *sink = gst_h3_src_inputs_add_new (input, "fakesink", error);
+  GstElement *sink = gst_h3_src_inputs_make ("fakesink", error);
 
   if (!sink)
     return FALSE;
   /* after one buffer it has seen enough, and says so upstream */
   g_object_set (sink, "sync", FALSE, "async", FALSE, "num-buffers", 1, NULL);
+  gst_h3_src_inputs_add (input, sink);
   gst_element_sync_state_with_parent (sink);
   gst_h3_src_inputs_link (pad, sink);
   return TRUE;

@@ -31,6 +31,28 @@ write_file (const gchar *name, gconstpointer bytes, gsize n)
   h3_test_write_file (path, bytes, n);
 }
 
+/* What stands still, for who has only the test's output. */
+static void
+tell_states (GstElement *pipeline)
+{
+  g_autoptr (GstIterator) all = gst_bin_iterate_recurse (GST_BIN (pipeline));
+  GValue item = G_VALUE_INIT;
+
+  while (gst_iterator_next (all, &item) == GST_ITERATOR_OK) {
+    GstElement *element = g_value_get_object (&item);
+    g_autofree gchar *path = gst_object_get_path_string (GST_OBJECT (element));
+
+    g_test_message ("%s: %s", path,
+        gst_element_state_get_name (GST_STATE (element)));
+    for (GList *l = element->pads; l; l = l->next)
+      g_test_message ("  %s: %s%s%s", GST_PAD_NAME (l->data),
+          gst_flow_get_name (gst_pad_get_last_flow_return (l->data)),
+          GST_PAD_IS_EOS (l->data) ? ", EOS" : "",
+          GST_PAD_IS_BLOCKING (l->data) ? ", held" : "");
+    g_value_reset (&item);
+  }
+}
+
 /* To EOS or an error, which is returned. */
 static GError *
 wait_for_end (GstElement *pipeline)
@@ -40,8 +62,10 @@ wait_for_end (GstElement *pipeline)
       GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
   GError *error = NULL;
 
-  if (!message)
+  if (!message) {
+    tell_states (pipeline);
     g_error ("neither EOS nor an error in a minute");
+  }
   if (GST_MESSAGE_TYPE (message) == GST_MESSAGE_ERROR)
     gst_message_parse_error (message, &error, NULL);
   return error;

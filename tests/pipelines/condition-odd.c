@@ -38,6 +38,89 @@ clip_with (const gchar *a, const gchar *b)
   return clip;
 }
 
+/* --- in the middle of things --- */
+
+/* The thread of a sound's stream, which comes to where the stream is held just
+ * when the encoder has been linked there. */
+typedef struct {
+  GMutex lock;
+  GCond changed;
+  gboolean linked;
+  guint held;
+} Late;
+
+static GstPadProbeReturn
+wait_for_link (GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+  gint64 end = g_get_monotonic_time () + 20 * G_USEC_PER_SEC;
+  Late *late = data;
+
+  g_mutex_lock (&late->lock);
+  late->held++;
+  while (
+      !late->linked && g_cond_wait_until (&late->changed, &late->lock, end)) {
+  }
+  g_mutex_unlock (&late->lock);
+  return GST_PAD_PROBE_REMOVE;
+}
+
+/* In the thread that links: the other one goes on first. */
+static void
+encoder_linked (GstPad *pad, GstPad *peer, gpointer data)
+{
+  Late *late = data;
+
+  g_mutex_lock (&late->lock);
+  late->linked = TRUE;
+  g_cond_broadcast (&late->changed);
+  g_mutex_unlock (&late->lock);
+  g_usleep (G_USEC_PER_SEC / 5);
+}
+
+static void
+part_added (GstBin *bin, GstElement *element, gpointer late)
+{
+  g_autofree gchar *name = gst_object_get_name (GST_OBJECT (element));
+  g_autoptr (GstElement) queue =
+      GST_IS_BIN (element) ? gst_bin_get_by_name (GST_BIN (element), "hold")
+                           : NULL;
+  g_autoptr (GstPad) pad = NULL;
+
+  if (g_str_has_prefix (name, "h3audiovaeenc")) {
+    pad = gst_element_get_static_pad (element, "sink");
+    g_signal_connect (pad, "linked", G_CALLBACK (encoder_linked), late);
+  } else if (queue) {
+    guint64 most;
+
+    g_object_get (queue, "max-size-time", &most, NULL);
+    if (most == 0)
+      return; /* of pictures */
+    pad = gst_element_get_static_pad (queue, "src");
+    gst_pad_add_probe (pad, GST_PAD_PROBE_TYPE_BUFFER, wait_for_link, late,
+        NULL);
+  }
+}
+
+static void
+test_late_thread (void)
+{
+  g_autoptr (Clip) clip = clip_new ("");
+  g_autofree gchar *image = golden_picture ("image.png");
+  Late late = { 0 };
+
+  g_mutex_init (&late.lock);
+  g_cond_init (&late.changed);
+  write_sound ("late.wav");
+  clip_set_references (clip, "late.wav", image, NULL);
+  g_signal_connect (clip->h3, "element-added", G_CALLBACK (part_added), &late);
+  clip_run (clip);
+  g_assert_cmpuint (late.held, ==, 1);
+  g_assert_true (late.linked);
+  gst_element_set_state (clip->pipeline, GST_STATE_NULL);
+  g_cond_clear (&late.changed);
+  g_mutex_clear (&late.lock);
+}
+
 /* --- lengths and rates --- */
 
 /* 17 k + 5 frames are encoded: of 13 and 21 the same, of 22 and 23. */
@@ -438,4 +521,5 @@ add_condition_odd_tests (void)
   g_test_add_func ("/conditions/odd/two-at-once", test_two_at_once);
   g_test_add_func ("/conditions/odd/tee-without-queue", test_tee_without_queue);
   g_test_add_func ("/conditions/odd/interrupts", test_interrupts);
+  g_test_add_func ("/conditions/odd/late-thread", test_late_thread);
 }
