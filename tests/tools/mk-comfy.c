@@ -6,24 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-static MkStored *
-add (GPtrArray *list, const MkTensor *source, gchar *name)
-{
-  MkStored *stored = g_new0 (MkStored, 1);
-
-  stored->name = name;
-  stored->source = source;
-  stored->n_rows = source->shape[0];
-  g_ptr_array_add (list, stored);
-  return stored;
-}
-
-static GPtrArray *
-list_new (void)
-{
-  return g_ptr_array_new_with_free_func ((GDestroyNotify) mk_stored_free);
-}
-
 void
 mk_stored_add_new (GPtrArray *list, const gchar *name, gint64 rows, gint64 cols,
     gfloat *values)
@@ -35,7 +17,7 @@ mk_stored_add_new (GPtrArray *list, const gchar *name, gint64 rows, gint64 cols,
   tensor->rank = cols > 0 ? 2 : 1;
   tensor->shape[0] = rows;
   tensor->shape[1] = cols;
-  stored = add (list, tensor, g_strdup (name));
+  stored = mk_stored_add (list, tensor, g_strdup (name));
   stored->own = tensor;
   stored->values = values;
 }
@@ -66,11 +48,11 @@ mk_stored_add_prefix (GPtrArray *stored, const gchar *prefix)
 GPtrArray *
 mk_stored_comfy_transformer (const GPtrArray *tensors, gint64 head_dim)
 {
-  GPtrArray *list = list_new ();
+  GPtrArray *list = mk_stored_list_new ();
 
   for (guint i = 0; i < tensors->len; i++) {
     const MkTensor *source = tensors->pdata[i];
-    MkStored *stored = add (list, source, g_strdup (source->name));
+    MkStored *stored = mk_stored_add (list, source, g_strdup (source->name));
 
     if (strstr (source->name, "attn.qkv_proj")) {
       stored->rows = MK_ROWS_CONTIGUOUS;
@@ -95,20 +77,20 @@ GPtrArray *
 mk_stored_comfy_text_encoder (const GPtrArray *tensors)
 {
   static const gchar text[] = "model.language_model.", vision[] = "model.";
-  GPtrArray *list = list_new ();
+  GPtrArray *list = mk_stored_list_new ();
 
   for (guint i = 0; i < tensors->len; i++) {
     const MkTensor *source = tensors->pdata[i];
     const gchar *rest = source->name + strlen (text);
 
     if (g_str_has_prefix (source->name, "model.visual.")) {
-      add (list, source, g_strdup (source->name + strlen (vision)));
+      mk_stored_add (list, source, g_strdup (source->name + strlen (vision)));
     } else if (g_str_has_prefix (source->name, text) &&
                !g_str_equal (rest, "norm.weight") &&
                (!g_str_has_prefix (rest, "layers.") ||
                    g_ascii_strtoull (rest + strlen ("layers."), NULL, 10) <
                        50)) {
-      add (list, source, g_strconcat ("model.", rest, NULL));
+      mk_stored_add (list, source, g_strconcat ("model.", rest, NULL));
     }
   }
   return list;
@@ -169,14 +151,14 @@ add_folded (GPtrArray *list, const GPtrArray *tensors, const MkTensor *v,
     for (gint64 i = 0; i < n; i++)
       values[row * n + i] = values[row * n + i] * (g[row] / sqrt (sum));
   }
-  add (list, v, g_strdup (base))->values = values;
+  mk_stored_add (list, v, g_strdup (base))->values = values;
 }
 
 GPtrArray *
 mk_stored_comfy_audio_vae (const GPtrArray *tensors, const gchar *dir,
     const gchar *component, guint64 seed, GError **error)
 {
-  g_autoptr (GPtrArray) list = list_new ();
+  g_autoptr (GPtrArray) list = mk_stored_list_new ();
 
   for (guint i = 0; i < tensors->len; i++) {
     const MkTensor *source = tensors->pdata[i];
@@ -184,7 +166,7 @@ mk_stored_comfy_audio_vae (const GPtrArray *tensors, const gchar *dir,
     if (g_str_has_suffix (source->name, ".weight_v"))
       add_folded (list, tensors, source, component, seed);
     else if (!g_str_has_suffix (source->name, ".weight_g"))
-      add (list, source, g_strdup (source->name));
+      mk_stored_add (list, source, g_strdup (source->name));
   }
   return add_statistics (list, dir, error) ? g_steal_pointer (&list) : NULL;
 }

@@ -17,8 +17,8 @@ mk_stored_free (MkStored *stored)
   g_free (stored);
 }
 
-static MkStored *
-add (GPtrArray *list, const MkTensor *source, gchar *name)
+MkStored *
+mk_stored_add (GPtrArray *list, const MkTensor *source, gchar *name)
 {
   MkStored *stored = g_new0 (MkStored, 1);
 
@@ -29,8 +29,8 @@ add (GPtrArray *list, const MkTensor *source, gchar *name)
   return stored;
 }
 
-static GPtrArray *
-list_new (void)
+GPtrArray *
+mk_stored_list_new (void)
 {
   return g_ptr_array_new_with_free_func ((GDestroyNotify) mk_stored_free);
 }
@@ -38,11 +38,11 @@ list_new (void)
 GPtrArray *
 mk_stored_official (const GPtrArray *tensors)
 {
-  GPtrArray *list = list_new ();
+  GPtrArray *list = mk_stored_list_new ();
 
   for (guint i = 0; i < tensors->len; i++) {
     const MkTensor *source = tensors->pdata[i];
-    add (list, source, g_strdup (source->name));
+    mk_stored_add (list, source, g_strdup (source->name));
   }
   return list;
 }
@@ -71,7 +71,8 @@ add_parts (GPtrArray *list, const MkTensor *source, const gchar *name,
 
   for (guint part = 0; part < 3; part++) {
     Rename rename = { fused, parts[part] };
-    MkStored *stored = add (list, source, rename_pieces (name, &rename, 1));
+    MkStored *stored =
+        mk_stored_add (list, source, rename_pieces (name, &rename, 1));
     stored->rows = MK_ROWS_PART;
     stored->part = part;
     stored->head_dim = head_dim;
@@ -113,19 +114,18 @@ mk_diffusers_transformer_name (const gchar *name)
 GPtrArray *
 mk_stored_diffusers_transformer (const GPtrArray *tensors, gint64 head_dim)
 {
-  GPtrArray *list = list_new ();
+  GPtrArray *list = mk_stored_list_new ();
 
   for (guint i = 0; i < tensors->len; i++) {
     const MkTensor *source = tensors->pdata[i];
-    g_autofree gchar *name =
-        mk_diffusers_transformer_name (source->name);
+    g_autofree gchar *name = mk_diffusers_transformer_name (source->name);
 
     if (g_str_equal (name, "rope.inv_freq"))
       continue;
     if (strstr (name, "attn.qkv_proj")) {
       add_parts (list, source, name, "qkv_proj", head_dim);
     } else {
-      MkStored *stored = add (list, source, g_strdup (name));
+      MkStored *stored = mk_stored_add (list, source, g_strdup (name));
       if (strstr (name, "ff.net.0.proj"))
         stored->rows = MK_ROWS_SWAP_HALVES;
     }
@@ -146,7 +146,7 @@ mk_stored_diffusers_video_vae (const GPtrArray *tensors, gint64 head_dim)
     { "ff.w1", "ff.net.0.proj" },
     { "ff.w2", "ff.net.2" },
   };
-  GPtrArray *list = list_new ();
+  GPtrArray *list = mk_stored_list_new ();
 
   for (guint i = 0; i < tensors->len; i++) {
     const MkTensor *source = tensors->pdata[i];
@@ -158,7 +158,7 @@ mk_stored_diffusers_video_vae (const GPtrArray *tensors, gint64 head_dim)
     if (strstr (name, "attn.to_qkv")) {
       add_parts (list, source, name, "to_qkv", head_dim);
     } else {
-      MkStored *stored = add (list, source, g_strdup (name));
+      MkStored *stored = mk_stored_add (list, source, g_strdup (name));
       if (strstr (name, "ff.net.0.proj"))
         stored->rows = MK_ROWS_SWAP_HALVES;
     }

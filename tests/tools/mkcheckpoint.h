@@ -72,6 +72,10 @@ typedef struct {
   gfloat *values; /* owned: instead of the recipe's; NULL: these */
 } MkStored;
 
+/* A list of MkStored. */
+GPtrArray *mk_stored_list_new (void);
+/* Appends @source, whole, as @name (taken). */
+MkStored *mk_stored_add (GPtrArray *list, const MkTensor *source, gchar *name);
 void mk_stored_free (MkStored *stored);
 
 /* Shapes, from a component's configuration (mk-shapes.c). Each returns an array
@@ -177,8 +181,8 @@ typedef enum {
  * @tensors: the transformer's
  */
 gboolean mk_write_adapter (const gchar *layout, MkAdapterLayers layers,
-    gint rank, const GPtrArray *tensors, gint64 head_dim, guint64 seed, const gchar *path,
-    GError **error);
+    gint rank, const GPtrArray *tensors, gint64 head_dim, guint64 seed,
+    const gchar *path, GError **error);
 
 /* The diffusers configuration out of the official one (mk-configs.c), into the
  * folder @out. @like: the partition's folder */
