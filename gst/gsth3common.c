@@ -621,8 +621,10 @@ gst_h3_common_begin_job (GstH3Common *common, guint64 workspace,
   gpointer model =
       use_model (common, gst_h3_model_begin, workspace, 0, stop, error);
 
-  if (model)
+  if (model) {
+    common->promised = workspace;
     gst_h3_common_begin (common);
+  }
   return model;
 }
 
