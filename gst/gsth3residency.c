@@ -145,7 +145,7 @@ measure (const GstH3Model *me, const GstH3Request *request, Room *room)
   room->lacking = MIN (room->lacking, room->needed);
 
   room->in_use = room->content.resident + entry->promised + entry->taken +
-                 (me->weights - weights) +
+                 entry->leaving + (me->weights - weights) +
                  MIN (request->held, request->workspace);
   if (room->budget > 0)
     room->lacking =
@@ -158,7 +158,7 @@ could_come (const GstH3DeviceEntry *entry, const Room *room, gboolean has_turn)
 {
   const Content *content = &room->content;
 
-  return content->idle + content->moving + entry->promised +
+  return content->idle + content->moving + entry->promised + entry->leaving +
          (has_turn ? 0 : content->busy + entry->taken);
 }
 

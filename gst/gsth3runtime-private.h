@@ -26,6 +26,7 @@ typedef struct {
   guint64 loading;  /* bytes that models on their way still need */
   guint64 promised; /* workspace that is kept and perhaps not allocated yet */
   guint64 taken;    /* workspace that jobs have allocated */
+  guint64 leaving;  /* weights of models that are being freed */
 } GstH3DeviceEntry;
 
 struct _GstH3Model {

@@ -286,16 +286,29 @@ model_free (GstH3Model *model)
   g_free (model);
 }
 
+/* With the lock held, in which it is free meanwhile. Nobody finds the model any
+ * more, but its memory is not free yet. */
+static void
+let_go (GstH3Model *model)
+{
+  GstH3DeviceEntry *entry = model->entry;
+  guint64 bytes = model->model ? model->weights : 0;
+
+  entry->leaving += bytes;
+  g_mutex_unlock (&lock);
+  model_free (model);
+  g_mutex_lock (&lock);
+  entry->leaving -= bytes;
+  g_cond_broadcast (&changed); /* there is room now */
+}
+
 void
 gst_h3_runtime_drop_if_unused (GstH3Model *model)
 {
   if (model->users > 0 || (model->model && model->keep))
     return;
   g_hash_table_remove (models, model->key);
-  g_mutex_unlock (&lock);
-  model_free (model);
-  g_mutex_lock (&lock);
-  g_cond_broadcast (&changed); /* there is room now */
+  let_go (model);
 }
 
 GstH3Model *
@@ -376,9 +389,9 @@ gst_h3_runtime_unload (void)
       }
     }
   }
-  g_mutex_unlock (&lock);
   for (guint i = 0; i < unused->len; i++)
-    model_free (g_ptr_array_index (unused, i));
+    let_go (g_ptr_array_index (unused, i));
+  g_mutex_unlock (&lock);
   n = unused->len;
   g_ptr_array_unref (unused);
   return n;

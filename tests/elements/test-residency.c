@@ -53,9 +53,12 @@ small_load (const H3Checkpoint *from, H3Device *device, const H3Stop *stop,
   return tensors;
 }
 
+static gint free_ms; /* how long a model takes to be freed; atomic */
+
 static void
 small_unref (gpointer model)
 {
+  g_usleep (g_atomic_int_get (&free_ms) * 1000);
   g_ptr_array_unref (model);
 }
 
@@ -598,6 +601,38 @@ test_promised (void)
   user_clear (&job);
 }
 
+static gpointer
+clear_thread (gpointer user)
+{
+  user_clear (user);
+  return NULL;
+}
+
+/* What is being freed makes room: one waits for it. */
+static void
+test_leaving (void)
+{
+  for (guint budget = 0; budget < 2; budget++) {
+    Card *card = get_card (0, budget ? 3 : 1.5);
+    User a, b;
+    GThread *thread;
+
+    user_init (&a, FIRST, 0, GST_H3_RESIDENCY_AUTO);
+    user_init (&b, SECOND, 0, GST_H3_RESIDENCY_AUTO);
+    work (&a);
+    if (budget) /* which has no room, on a card that has */
+      b.request.budget = SIZE;
+    g_atomic_int_set (&free_ms, 100);
+    thread = g_thread_new ("leaving", clear_thread, &a);
+    g_usleep (50 * 1000);
+    work (&b);
+    g_thread_join (thread);
+    g_atomic_int_set (&free_ms, 0);
+    g_assert_cmpuint (card->peak, <=, 1.5 * SIZE);
+    user_clear (&b);
+  }
+}
+
 /* Three threads on a card that holds one of their models. */
 typedef struct {
   guint kind;
@@ -834,6 +869,7 @@ main (int argc, char **argv)
   g_test_add_func ("/residency/no-vain-wait", test_no_vain_wait);
   g_test_add_func ("/residency/turns", test_turns);
   g_test_add_func ("/residency/promised", test_promised);
+  g_test_add_func ("/residency/leaving", test_leaving);
   g_test_add_func ("/residency/contention", test_contention);
   g_test_add_func ("/residency/preload", test_preload);
   g_test_add_func ("/residency/plan", test_plan);
