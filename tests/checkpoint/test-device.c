@@ -135,3 +135,25 @@ test_device_free (TestDevice *self)
   g_mutex_clear (&self->lock);
   g_free (self);
 }
+
+void
+test_loader_begin (H3Loader *loader, TestDevice *device)
+{
+  g_autoptr (GError) error = NULL;
+  gboolean begun;
+
+  test_loader_finish (loader);
+  begun = h3_loader_begin (loader, &device->device, NULL, NULL, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_true (begun);
+}
+
+void
+test_loader_finish (H3Loader *loader)
+{
+  g_autoptr (GError) error = NULL;
+  gboolean finished = h3_loader_finish (loader, &error);
+
+  g_assert_no_error (error);
+  g_assert_true (finished);
+}

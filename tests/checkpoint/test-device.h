@@ -3,6 +3,7 @@
  * tested apart from any real device, with and without host memory. */
 #pragma once
 
+#include "model/checkpoint/loader.h"
 #include "model/ops.h"
 
 typedef struct {
@@ -21,3 +22,8 @@ typedef struct {
 TestDevice *test_device_new (gboolean host_memory);
 void test_device_free (TestDevice *device);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (TestDevice, test_device_free)
+
+/* The loader's two runs, which must succeed: what was asked for is planned, and
+ * after begin it arrives on @device until finish. */
+void test_loader_begin (H3Loader *loader, TestDevice *device);
+void test_loader_finish (H3Loader *loader);

@@ -74,26 +74,6 @@ open_set (Fixture *f)
   f->loader = h3_loader_new (f->set, "test");
 }
 
-static void
-begin (Fixture *f)
-{
-  g_autoptr (GError) error = NULL;
-
-  g_assert_true (h3_loader_finish (f->loader, &error));
-  g_assert_no_error (error);
-  g_assert_true (h3_loader_begin (f->loader, &f->device->device, NULL, NULL,
-      NULL, &error));
-}
-
-static void
-finish (Fixture *f)
-{
-  g_autoptr (GError) error = NULL;
-
-  g_assert_true (h3_loader_finish (f->loader, &error));
-  g_assert_no_error (error);
-}
-
 #define assert_finish_fails(f, code, ...)                                      \
   G_STMT_START                                                                 \
   {                                                                            \
@@ -127,10 +107,10 @@ test_kept (Fixture *f, gconstpointer data)
   g_assert_null (h3_loader_weight (f->loader, names, 2, 2 * ROWS, COLS,
       H3_ROWS_SWAP_HALVES, 0, 0));
   g_assert_cmpuint (h3_loader_bytes (f->loader), ==, 2 * ROWS * 48);
-  begin (f);
+  test_loader_begin (f->loader, f->device);
   weight = h3_loader_weight (f->loader, names, 2, 2 * ROWS, COLS,
       H3_ROWS_SWAP_HALVES, 0, 0);
-  finish (f);
+  test_loader_finish (f->loader);
   g_assert_cmpint (weight->encoding, ==, H3_ENCODING_Q5_1);
   g_assert_cmpint (weight->rows, ==, 2 * ROWS);
   g_assert_cmpint (weight->cols, ==, COLS);
@@ -164,11 +144,11 @@ test_flat (Fixture *f, gconstpointer data)
   g_assert_true (h3_loader_piece (f->loader, name, 8, 48, 3, 4, &piece));
   g_assert_cmpuint (h3_loader_bytes (f->loader), ==,
       N / 32 * 34 + N * sizeof (gfloat));
-  begin (f);
+  test_loader_begin (f->loader, f->device);
   whole = h3_loader_matrix (f->loader, "whole.weight", 2 * ROWS, COLS / 2);
   weight = h3_loader_matrix (f->loader, name, 8, 48);
   g_assert_true (h3_loader_piece (f->loader, name, 8, 48, 3, 4, &piece));
-  finish (f);
+  test_loader_finish (f->loader);
   g_assert_cmpint (whole->encoding, ==, H3_ENCODING_Q8_0);
   g_assert_cmpint (weight->encoding, ==, H3_ENCODING_PLAIN);
   expect (H3_STORED_Q8_0, f->values, N, want);
@@ -200,7 +180,7 @@ test_mixed (Fixture *f, gconstpointer data)
       N / 32 * (18 + 34) + 2 * N);
   h3_loader_weight (f->loader, names, 2, 2 * ROWS, COLS, H3_ROWS_SWAP_HALVES, 0,
       0);
-  begin (f);
+  test_loader_begin (f->loader, f->device);
   weight = h3_loader_weight (f->loader, names, 3, 3 * ROWS, COLS,
       H3_ROWS_AS_STORED, 0, 0);
   swapped = h3_loader_weight (f->loader, names, 2, 2 * ROWS, COLS,
@@ -208,7 +188,7 @@ test_mixed (Fixture *f, gconstpointer data)
   h3_loader_round_matrices (f->loader, H3_DTYPE_F16);
   rounded = h3_loader_weight (f->loader, names, 3, 3 * ROWS, COLS,
       H3_ROWS_AS_STORED, 0, 0);
-  finish (f);
+  test_loader_finish (f->loader);
   g_assert_cmpint (weight->encoding, ==, H3_ENCODING_STACKED);
   g_assert_cmpint (weight->rows, ==, 3 * ROWS);
   g_assert_cmpint (weight->cols, ==, COLS);
@@ -246,7 +226,7 @@ test_device_without (Fixture *f, gconstpointer data)
   open_set (f);
   h3_loader_matrix (f->loader, "w.weight", ROWS, COLS);
   f->device->device.encodings = 0;
-  begin (f);
+  test_loader_begin (f->loader, f->device);
   g_assert_null (h3_loader_matrix (f->loader, "w.weight", ROWS, COLS));
   assert_finish_fails (f, H3_ERROR_WRONG_TYPE, "tensor w.weight",
       "does not take weights in GGUF Q4_0");
@@ -268,7 +248,7 @@ test_not_finite (Fixture *f, gconstpointer data)
   open_set (f);
   h3_loader_matrix (f->loader, names[0], ROWS, COLS);
   h3_loader_ignore (f->loader, names[1]);
-  begin (f);
+  test_loader_begin (f->loader, f->device);
   {
     g_autoptr (H3Weight) w = h3_loader_matrix (f->loader, names[0], ROWS, COLS);
 
@@ -279,7 +259,7 @@ test_not_finite (Fixture *f, gconstpointer data)
   f->loader = h3_loader_new (f->set, "test");
   h3_loader_weight (f->loader, names, 2, 2 * ROWS, COLS, H3_ROWS_AS_STORED, 0,
       0);
-  begin (f);
+  test_loader_begin (f->loader, f->device);
   g_assert_null (h3_loader_weight (f->loader, names, 2, 2 * ROWS, COLS,
       H3_ROWS_AS_STORED, 0, 0));
   assert_finish_fails (f, H3_ERROR_NUMERIC, "tensor a.weight: element",
@@ -294,7 +274,7 @@ test_shrinks (Fixture *f, gconstpointer data)
   add (f, "w.weight", H3_STORED_Q8_0, 0, NULL);
   open_set (f);
   h3_loader_matrix (f->loader, "w.weight", ROWS, COLS);
-  begin (f);
+  test_loader_begin (f->loader, f->device);
   h3_test_truncate_file (f->path, 128);
   w = h3_loader_matrix (f->loader, "w.weight", ROWS, COLS);
   assert_finish_fails (f, H3_ERROR_READ, "tensor w.weight", "shorter");

@@ -44,26 +44,6 @@ close_file (Fixture *f)
   g_free (f->dir);
 }
 
-static void
-begin (Fixture *f)
-{
-  g_autoptr (GError) error = NULL;
-
-  g_assert_true (h3_loader_finish (f->loader, &error));
-  g_assert_no_error (error);
-  g_assert_true (h3_loader_begin (f->loader, &f->device->device, NULL, NULL,
-      NULL, &error));
-}
-
-static void
-finish (Fixture *f)
-{
-  g_autoptr (GError) error = NULL;
-
-  g_assert_true (h3_loader_finish (f->loader, &error));
-  g_assert_no_error (error);
-}
-
 #define assert_finish_fails(f, code, ...)                                      \
   G_STMT_START                                                                 \
   {                                                                            \
@@ -109,10 +89,10 @@ check_order (H3RowOrder order, guint heads, guint head_dim, const gint *rows,
     if (run == 0) {
       g_assert_true (h3_loader_is_dry_run (f.loader));
       g_assert_true (!weight && !tensor);
-      begin (&f);
+      test_loader_begin (f.loader, f.device);
     }
   }
-  finish (&f);
+  test_loader_finish (f.loader);
   got = vector ? tensor->data : weight->tensor->data;
   if (!vector)
     g_assert_cmpint (weight->tensor->shape[1], ==, 2);
@@ -162,9 +142,9 @@ test_concatenation (gconstpointer data)
   iota (payload, 16);
   open_file (&f, QKV_HEADER, payload, sizeof payload, GPOINTER_TO_INT (data));
   h3_loader_weight (f.loader, names, 3, 8, 2, H3_ROWS_AS_STORED, 2, 2);
-  begin (&f);
+  test_loader_begin (f.loader, f.device);
   weight = h3_loader_weight (f.loader, names, 3, 8, 2, H3_ROWS_AS_STORED, 2, 2);
-  finish (&f);
+  test_loader_finish (f.loader);
   g_assert_cmpmem (weight->tensor->data, sizeof want, want, sizeof want);
   g_clear_pointer (&weight, h3_weight_unref);
   close_file (&f);
@@ -219,12 +199,12 @@ test_types (gconstpointer data)
       "\"b\":{\"dtype\":\"BF16\",\"shape\":[6],\"data_offsets\":[12,24]}} ",
       payload, sizeof payload, GPOINTER_TO_INT (data));
   h3_loader_ignore (f.loader, "*"); /* so that the dry run may ask for none */
-  begin (&f);
+  test_loader_begin (f.loader, f.device);
   matrix = h3_loader_matrix (f.loader, "h", 1, 6);
   h = h3_loader_vector1 (f.loader, "h", 6);
   b = h3_loader_vector1 (f.loader, "b", 6);
   floats = h3_loader_read (f.loader, "h", 1, shape);
-  finish (&f);
+  test_loader_finish (f.loader);
 
   g_assert_cmpint (matrix->tensor->dtype, ==, H3_DTYPE_F16);
   g_assert_cmpmem (matrix->tensor->data, 12, half, 12);
@@ -257,11 +237,11 @@ test_computed (gconstpointer data)
   g_assert_null (h3_loader_computed (f.loader, NULL, 3, shape));
   g_assert_null (h3_loader_computed_vector (f.loader, NULL, 6));
   g_assert_cmpuint (h3_loader_bytes (f.loader), ==, 48);
-  begin (&f);
+  test_loader_begin (f.loader, f.device);
   weight = h3_loader_computed (f.loader, host, 3, shape);
   vector = h3_loader_computed_vector (f.loader, host, 6);
   g_assert_cmpuint (h3_loader_bytes (f.loader), ==, 48);
-  finish (&f);
+  test_loader_finish (f.loader);
   g_assert_cmpuint (weight->tensor->rank, ==, 3);
   g_assert_cmpmem (weight->tensor->data, 24, host, 24);
   g_assert_cmpmem (vector->data, 24, host, 24);
@@ -383,7 +363,7 @@ test_not_finite (gconstpointer data)
       open_file (&f, header, payload, bad[i].size * 100,
           GPOINTER_TO_INT (data));
       h3_loader_matrix (f.loader, "w", 50, 2);
-      begin (&f); /* the dry run reads no values */
+      test_loader_begin (f.loader, f.device); /* the dry run reads no values */
       g_assert_null (h3_loader_matrix (f.loader, "w", 50, 2));
       /* and nothing after the first failure */
       g_assert_null (h3_loader_vector1 (f.loader, "w", 100));
@@ -405,7 +385,7 @@ test_not_finite_in_order (void)
   payload[13] = G_MAXFLOAT * 2;
   open_file (&f, MATRIX_HEADER, payload, sizeof payload, FALSE);
   h3_loader_weight (f.loader, &name, 1, 12, 2, H3_ROWS_GROUPED_QKV, 2, 2);
-  begin (&f);
+  test_loader_begin (f.loader, f.device);
   g_assert_null (
       h3_loader_weight (f.loader, &name, 1, 12, 2, H3_ROWS_GROUPED_QKV, 2, 2));
   assert_finish_fails (&f, H3_ERROR_NUMERIC, "tensor w: element 13 is Inf");
@@ -425,7 +405,7 @@ test_piece (gconstpointer data)
       GPOINTER_TO_INT (data));
   g_assert_true (h3_loader_piece (f.loader, "w", 12, 2, 0, 5, &piece));
   g_assert_null (piece);
-  begin (&f);
+  test_loader_begin (f.loader, f.device);
   for (gint first = 0; first <= 7; first++) {
     gsize before = f.device->in_use;
 
@@ -473,7 +453,7 @@ test_cut_while_loading (gconstpointer data)
   open_file (&f, MATRIX_HEADER, payload, sizeof payload,
       GPOINTER_TO_INT (data));
   h3_loader_matrix (f.loader, "w", 12, 2);
-  begin (&f);
+  test_loader_begin (f.loader, f.device);
   h3_test_truncate_file (f.path, h3_test_file_size (f.path) - 1);
   g_assert_null (h3_loader_matrix (f.loader, "w", 12, 2));
   assert_finish_fails (&f, H3_ERROR_READ, f.path, "tensor w", "shorter");
@@ -489,7 +469,7 @@ test_no_space (void)
   open_file (&f, MATRIX_HEADER, payload, sizeof payload, TRUE);
   f.device->capacity = 95;
   h3_loader_matrix (f.loader, "w", 12, 2);
-  begin (&f);
+  test_loader_begin (f.loader, f.device);
   g_assert_null (h3_loader_matrix (f.loader, "w", 12, 2));
   assert_finish_fails (&f, H3_ERROR_NO_SPACE, WHAT, "96 bytes wanted");
   close_file (&f);

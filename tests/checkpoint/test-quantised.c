@@ -98,26 +98,6 @@ fixture_clear (Fixture *f)
   g_free (f->dir);
 }
 
-static void
-begin (Fixture *f)
-{
-  g_autoptr (GError) error = NULL;
-
-  h3_loader_finish (f->loader, &error);
-  g_assert_no_error (error);
-  h3_loader_begin (f->loader, &f->device->device, NULL, NULL, NULL, &error);
-  g_assert_no_error (error);
-}
-
-static void
-finish (Fixture *f)
-{
-  g_autoptr (GError) error = NULL;
-
-  h3_loader_finish (f->loader, &error);
-  g_assert_no_error (error);
-}
-
 /* What the tensors are asked for: 12 rows of 2, orders of 2 heads of 2. */
 static H3Weight *
 load_grouped (Fixture *f)
@@ -151,9 +131,9 @@ test_row_scales (void)
   fixture_init (&f, &file);
   g_assert_null (load_grouped (&f));
   g_assert_cmpuint (h3_loader_bytes (f.loader), ==, 24 + 48);
-  begin (&f);
+  test_loader_begin (f.loader, f.device);
   w = load_grouped (&f);
-  finish (&f);
+  test_loader_finish (f.loader);
   g_assert_cmpint (w->encoding, ==, H3_ENCODING_INT8);
   g_assert_cmpint (w->rotation, ==, 1);
   for (guint r = 0; r < 12; r++) {
@@ -189,9 +169,9 @@ test_concatenation (void)
   for (guint run = 0; run < 2; run++) {
     w = h3_loader_weight (f.loader, names, 2, 4, 2, H3_ROWS_SWAP_HALVES, 0, 0);
     if (run == 0)
-      begin (&f);
+      test_loader_begin (f.loader, f.device);
   }
-  finish (&f);
+  test_loader_finish (f.loader);
   g_assert_cmpint (w->encoding, ==, H3_ENCODING_E4M3);
   g_assert_cmpmem (w->tensor->data, 4, b, 4);
   g_assert_cmpmem ((guint8 *) w->tensor->data + 4, 4, a, 4);
@@ -256,9 +236,9 @@ test_inputs (gconstpointer data)
     file_add (&file, "scaled_fp8", "F8_E4M3", "0", q, 0);
   fixture_init (&f, &file);
   h3_loader_matrix (f.loader, "m.weight", 2, 2);
-  begin (&f);
+  test_loader_begin (f.loader, f.device);
   w = h3_loader_matrix (f.loader, "m.weight", 2, 2);
-  finish (&f);
+  test_loader_finish (f.loader);
   g_assert_cmpfloat (w->input_scale, ==, in->input_scale);
   g_assert_cmpint (w->full_precision, ==, in->full_precision);
   g_clear_pointer (&w, h3_weight_unref);
@@ -290,9 +270,9 @@ test_tiles (void)
   file_add_text (&file, "m.comfy_quant", "{\"format\": \"nvfp4\"}");
   fixture_init (&f, &file);
   h3_loader_matrix (f.loader, "m.weight", 201, 128);
-  begin (&f);
+  test_loader_begin (f.loader, f.device);
   w = h3_loader_matrix (f.loader, "m.weight", 201, 128);
-  finish (&f);
+  test_loader_finish (f.loader);
   g_assert_cmpint (w->tensor->shape[0], ==, 201);
   g_assert_cmpint (w->block_scale->shape[0], ==, 201);
   for (guint i = 0; i < G_N_ELEMENTS (places); i++)
@@ -324,7 +304,7 @@ test_pieces (void)
   file_add_text (&file, "m.comfy_quant", "{\"format\": \"int8_tensorwise\"}");
   fixture_init (&f, &file);
   g_assert_true (h3_loader_piece (f.loader, "m.weight", 12, 2, 0, 5, &piece));
-  begin (&f);
+  test_loader_begin (f.loader, f.device);
   for (gint first = 0; first <= 7; first += 7) {
     g_assert_true (
         h3_loader_piece (f.loader, "m.weight", 12, 2, first, 5, &piece));
@@ -332,7 +312,7 @@ test_pieces (void)
     g_assert_cmpmem (piece->scale->data, 20, scale + first, 20);
   }
   g_assert_cmpuint (h3_loader_bytes (f.loader), ==, 0);
-  finish (&f);
+  test_loader_finish (f.loader);
   tensors = h3_loader_take_tensors (f.loader);
   g_assert_cmpuint (tensors->len, ==, 0);
   g_clear_pointer (&piece, h3_weight_unref);
@@ -670,7 +650,7 @@ test_nan_weight (void)
   add_bytes (&file, "m.weight", "F8_E4M3", "2,64", 0xff);
   fixture_init (&f, &file);
   h3_loader_matrix (f.loader, "m.weight", 2, 64);
-  begin (&f);
+  test_loader_begin (f.loader, f.device);
   h3_loader_matrix (f.loader, "m.weight", 2, 64);
   g_assert_false (h3_loader_finish (f.loader, &error));
   h3_test_assert_h3_error (error, H3_ERROR_NUMERIC, f.path,
@@ -690,7 +670,7 @@ test_device_without (void)
   fixture_init (&f, &file);
   f.device->device.encodings = 0;
   h3_loader_matrix (f.loader, "m.weight", 2, 64);
-  begin (&f);
+  test_loader_begin (f.loader, f.device);
   g_assert_null (h3_loader_matrix (f.loader, "m.weight", 2, 64));
   g_assert_cmpuint (f.device->n_uploads, ==, 0);
   g_assert_false (h3_loader_finish (f.loader, &error));
